@@ -1,0 +1,33 @@
+// What every command is given, and how it speaks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "pg/connection.hpp"
+
+namespace settle::cli {
+
+struct Context {
+    std::optional<std::string> db;  // --db or SETTLE_DB; nothing means the private server
+    std::string name_space = "default";
+    bool json = false;
+};
+
+// A connection whose schema this program can use. Without a named database the private server is started and migrated
+// first; a named one is never migrated unasked.
+Result<pg::Connection> connect(const Context& context);
+
+// The URL that `connect` would use; starts and migrates the private server as it does.
+Result<std::string> database_url(const Context& context);
+
+// Prints "settle: CODE: …" on standard error (a JSON document with --json) and returns the code's exit status.
+int report(const Context& context, const Error& error);
+
+// One line (a document with --json is passed through unchanged) on standard output.
+void print(std::string_view text);
+
+}  // namespace settle::cli
