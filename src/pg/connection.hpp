@@ -1,4 +1,5 @@
-// A thin, blocking-with-deadline wrapper of libpq. No session state: every call works through a transaction-mode pooler.
+// A thin, blocking-with-deadline wrapper of libpq. No session state: every call works through a transaction-mode
+// pooler.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,8 @@ public:
     Result<void> send(std::string_view sql, const std::vector<Param>& params);
     Result<Rows> receive(Deadline deadline);
 
-    // BEGIN with `SET LOCAL lock_timeout`; COMMIT whose own tag is checked (a COMMIT that answers ROLLBACK is an error).
+    // BEGIN with `SET LOCAL lock_timeout`; COMMIT whose own tag is checked (a COMMIT that answers ROLLBACK is an
+    // error).
     Result<void> begin(Deadline deadline);
     Result<void> commit(Deadline deadline);
     void rollback(Deadline deadline) noexcept;

@@ -13,9 +13,9 @@ namespace settle::store {
 std::string migration_script();
 
 struct MigrationReport {
-    int applied = 0;           // numbered migrations
-    int functions_renewed = 0; // files of sql/api whose text had changed
-    int version = 0;           // of the schema now
+    int applied = 0;            // numbered migrations
+    int functions_renewed = 0;  // files of sql/api whose text had changed
+    int version = 0;            // of the schema now
 };
 
 // Idempotent, in one transaction under an advisory lock: many at once on one database, or on two databases of one

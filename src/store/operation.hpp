@@ -56,8 +56,8 @@ Result<BeginAnswer> begin_operation(pg::Connection& connection, const BeginReque
 
 // As begin_operation with trigger `manual`, and runs a failed or reviewed operation again under its key; a success is
 // replayed. Needs the rights of settle_operator.
-Result<BeginAnswer> begin_rerun(pg::Connection& connection, const BeginRequest& request, const std::string& operator_name,
-                                const std::string& reason, Deadline deadline);
+Result<BeginAnswer> begin_rerun(pg::Connection& connection, const BeginRequest& request,
+                                const std::string& operator_name, const std::string& reason, Deadline deadline);
 
 Result<EndAnswer> complete(pg::Connection& connection, const OperationName& operation, std::int64_t token,
                            const std::optional<std::string>& result_ref, const std::optional<std::string>& result,

@@ -1,0 +1,16 @@
+# settle_floor(NAME [settle_other… | library…])
+# One static library target settle_NAME for the folder src/NAME. A folder that holds no source yet still is a target,
+# so that others can link it.
+function(settle_floor name)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  if(sources)
+    add_library(settle_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(settle_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(settle_${name} ${scope} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(settle_${name} ${scope} settle_options ${ARGN})
+endfunction()
