@@ -1,0 +1,220 @@
+-- The way in: begin_operation.
+
+-- Answers for an operation that is there. The caller holds the key's lock; the row is locked only where it must be
+-- written, and what was read before a lock is read again after it.
+create or replace function settle_data.meet(op settle_data.operation, kind text, request jsonb, trigger text,
+    owner text, lease interval, operator text, reason text)
+returns settle.begin_operation_answer language plpgsql as $$
+declare
+    op settle_data.operation := meet.op;
+    answer settle.begin_operation_answer;
+    now_at timestamptz;
+    outcome text;
+begin
+    -- The mark against a late original holds whatever its request: there is no request to compare.
+    if op.failure_code = 'UNDONE_FIRST' then
+        perform settle_data.note_repeat(op, 'replayed', meet.trigger, meet.owner, meet.operator, meet.reason);
+        return settle_data.answer_of(op, 'replayed');
+    end if;
+    if not settle_data.same_request(op, meet.kind, meet.request) then
+        perform settle_data.note_repeat(op, 'conflict', meet.trigger, meet.owner, meet.operator, meet.reason);
+        answer.outcome := 'conflict';
+        answer.status := op.status;
+        answer.failure := settle_data.conflict_detail(op, meet.kind, meet.request);
+        return answer;
+    end if;
+
+    now_at := clock_timestamp();
+    if (op.status = 'running' and op.lease_until <= now_at) or (op.status = 'pending' and op.next_attempt_at <= now_at) then
+        select o.* into op from settle_data.operation o
+        where o.namespace = (meet.op).namespace and o.key = (meet.op).key for no key update skip locked;
+        if not found then
+            if not settle_data.wait_for_row((meet.op).namespace, (meet.op).key) then
+                return settle_data.answer_of(meet.op, 'in_progress');
+            end if;
+            select o.* into op from settle_data.operation o
+            where o.namespace = (meet.op).namespace and o.key = (meet.op).key;
+        end if;
+        now_at := clock_timestamp();
+        if op.status = 'running' and op.lease_until <= now_at then
+            op := settle_data.settle_loss(op, now_at);
+        end if;
+        if op.status = 'pending' and op.next_attempt_at <= now_at then
+            return settle_data.start_again(op, case op.next_trigger when 'takeover' then 'takeover' else meet.trigger end,
+                meet.owner, meet.lease, meet.operator, meet.reason, now_at);
+        end if;
+    end if;
+
+    outcome := case op.status when 'review' then 'frozen' when 'unknown' then 'unknown'
+                              when 'running' then 'in_progress' when 'pending' then 'in_progress' else 'replayed' end;
+    -- An execution's outcome for a repeat that met an unknown operation is that it met one still under way.
+    perform settle_data.note_repeat(op, case outcome when 'unknown' then 'in_progress' else outcome end,
+                                    meet.trigger, meet.owner, meet.operator, meet.reason);
+    return settle_data.answer_of(op, outcome);
+end $$;
+revoke all on function settle_data.meet(settle_data.operation, text, jsonb, text, text, interval, text, text) from public;
+
+create or replace function settle_data.check_begin(key text, kind text, namespace text, trigger text, owner text,
+                                                   lease interval)
+returns boolean language plpgsql as $$
+begin
+    perform settle_data.check_name('key', check_begin.key, 511);
+    perform settle_data.check_name('kind', check_begin.kind, 63);
+    perform settle_data.check_name('namespace', check_begin.namespace, 63);
+    if check_begin.owner is not null then
+        perform settle_data.check_name('owner', check_begin.owner, 255);
+    end if;
+    if check_begin.trigger is null
+        or check_begin.trigger not in ('call', 'schedule', 'retry', 'manual', 'takeover', 'event') then
+        perform settle_data.invalid('trigger', 'is none of call, schedule, retry, manual, takeover, event');
+    end if;
+    if check_begin.lease is not null then
+        perform settle_data.check_duration('lease', check_begin.lease);
+    end if;
+    return true;
+end $$;
+revoke all on function settle_data.check_begin(text, text, text, text, text, interval) from public;
+
+-- Creates or meets an operation under its key's lock. With `write_once` nothing is written for a new one: the answer's
+-- outcome is `absent`, and the caller, still under the lock, writes the whole record at the end.
+create or replace function settle_data.enter(namespace text, key text, kind text, request jsonb, trigger text,
+    owner text, lease interval, effect text default null, compensates text default null, operator text default null,
+    reason text default null, write_once boolean default false)
+returns settle.begin_operation_answer language plpgsql as $$
+declare
+    op settle_data.operation;
+    revision settle_data.kind_revision;
+    answer settle.begin_operation_answer;
+    lock_id bigint := hashtextextended(enter.namespace || '/' || enter.key, 1);
+    started_at timestamptz;
+    hashed boolean;
+begin
+    if not settle_data.is_name(enter.key, 511) or not settle_data.is_name(enter.kind, 63)
+        or not settle_data.is_name(enter.namespace, 63) or not settle_data.is_name(enter.owner, 255)
+        or enter.trigger not in ('call', 'schedule', 'retry', 'manual', 'takeover', 'event') or enter.trigger is null
+        or enter.lease is not null
+        or (enter.key is null or enter.kind is null or enter.namespace is null) then
+        if settle_data.check_begin(enter.key, enter.kind, enter.namespace, enter.trigger, enter.owner, enter.lease) then
+            null;
+        end if;
+    end if;
+    if not settle_data.check_request('request', enter.request) then
+        return null;
+    end if;
+
+    if not pg_try_advisory_xact_lock(lock_id) and not settle_data.wait_for_key(lock_id) then
+        select o.* into op from settle_data.operation o where o.namespace = enter.namespace and o.key = enter.key;
+        answer := settle_data.answer_of(op, 'in_progress');
+        answer.status := coalesce(answer.status, 'running');
+        return answer;
+    end if;
+
+    loop
+        select o.* into op from settle_data.operation o where o.namespace = enter.namespace and o.key = enter.key;
+        if found then
+            return settle_data.meet(op, enter.kind, enter.request, enter.trigger, enter.owner, enter.lease,
+                                    enter.operator, enter.reason);
+        elsif enter.write_once then
+            answer.outcome := 'absent';
+            return answer;
+        end if;
+
+        revision := settle_data.kind_in_force(enter.kind);
+        started_at := clock_timestamp();
+        hashed := coalesce(revision.secret, false) or octet_length(enter.request::text) > 8192;
+        insert into settle_data.operation (namespace, key, kind, status, effect, trigger, owner, token, revision,
+            attempt_count, counter, request, digest, created_at, started_at, lease_until, open_since, compensates,
+            operator, reason)
+        values (enter.namespace, enter.key, enter.kind, 'running', coalesce(revision.effect, enter.effect, 'local'),
+            enter.trigger, enter.owner, 1, coalesce(revision.revision, 0), 1, coalesce(revision.counter, 0),
+            case when revision.secret then null else enter.request end,
+            case when hashed then settle_data.digest_under(revision, enter.request) end,
+            started_at, started_at, started_at + enter.lease, case when enter.lease is not null then started_at end,
+            enter.compensates, enter.operator, enter.reason)
+        -- Those who create without the key's lock (batches) meet us here. A stronger isolation level raises 40001 by
+        -- itself where the winner lies outside its snapshot.
+        on conflict on constraint operation_pkey do nothing;
+        exit when found;
+    end loop;
+    answer.outcome := 'started';
+    answer.token := 1;
+    answer.execution_id := enter.key || '#1';
+    answer.status := 'running';
+    answer.lease_until := started_at + enter.lease;
+    answer.attempt_count := 1;
+    return answer;
+end $$;
+revoke all on function settle_data.enter(text, text, text, jsonb, text, text, interval, text, text, text, text, boolean)
+    from public;
+
+-- Begins operation (namespace, key), or says what became of it.
+--
+-- Outcomes: `started` (the caller holds it under `token` and ends it with complete, refuse or fail); `replayed` (final:
+-- the stored status, result and failure); `in_progress` (another holds it, or it waits until next_attempt_at, or its
+-- key is another's uncommitted one for longer than lock_timeout); `conflict` (another request or kind under this key:
+-- `failure` tells what differs; nothing changed); `frozen` (with a person); `unknown` (being looked up).
+--
+-- Without `lease` the execution lives and dies with the caller's transaction, which cannot commit before it was ended
+-- (OPERATION_NOT_ENDED). With one it is granted, by the database's clock, from now; the caller commits and comes back.
+-- A lapsed lease is taken over (trigger `takeover`), or is `unknown` where an effect had been marked as sent.
+-- `effect` is what an undeclared kind does: local (the default), keyed or opaque; a declared kind's own wins.
+--
+-- A repeat by trigger schedule or manual that does not run leaves an execution; any other writes nothing. In REPEATABLE
+-- READ and SERIALIZABLE 40001 is raised where a committed winner lies outside the snapshot.
+create or replace function settle.begin_operation(key text, kind text, request jsonb default '{}',
+    namespace text default 'default', trigger text default 'call', owner text default null, lease interval default null,
+    effect text default null)
+returns settle.begin_operation_answer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    op settle_data.operation;
+begin
+    -- The common repeat, of a finished operation with the very same request: no lock, no transaction id, no write.
+    select o.* into op from settle_data.operation o
+    where o.namespace = begin_operation.namespace and o.key = begin_operation.key;
+    if right(begin_operation.key, 5) = '~undo' then
+        perform settle_data.check_key(begin_operation.key);
+    elsif op.finished_at is not null and op.kind = begin_operation.kind and op.request = begin_operation.request
+        and op.digest is null and begin_operation.trigger = 'call' then
+        perform settle_data.note_repeat(op, 'replayed', 'call', null, null, null);
+        return settle_data.answer_of(op, 'replayed');
+    elsif op.key is null then
+        perform settle_data.check_name('key', begin_operation.key, 255);
+    end if;
+    if begin_operation.effect not in ('local', 'keyed', 'opaque') then
+        perform settle_data.invalid('effect', 'is none of local, keyed, opaque');
+    end if;
+    return settle_data.enter(begin_operation.namespace, begin_operation.key, begin_operation.kind,
+        begin_operation.request, begin_operation.trigger, coalesce(begin_operation.owner, session_user),
+        begin_operation.lease, begin_operation.effect);
+end $$;
+revoke all on function settle.begin_operation(text, text, jsonb, text, text, text, interval, text) from public;
+grant execute on function settle.begin_operation(text, text, jsonb, text, text, text, interval, text)
+    to settle_app, settle_worker;
+
+-- At COMMIT: an execution begun without a lease must have been ended, or its effect would stand without a record.
+create or replace function settle_data.require_end()
+returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if exists (select from settle_data.operation o
+               where o.namespace = new.namespace and o.key = new.key and o.token = new.token
+                   and o.status = 'running' and o.lease_until is null) then
+        raise exception using errcode = 'ST012',
+            message = 'OPERATION_NOT_ENDED: operation ' || new.key || ' was begun in this transaction and not ended: '
+                || 'call complete, refuse or fail before COMMIT, or begin it with a lease',
+            detail = jsonb_build_object('code', 'OPERATION_NOT_ENDED', 'namespace', new.namespace, 'key', new.key,
+                                        'token', new.token)::text;
+    end if;
+    return null;
+end $$;
+revoke all on function settle_data.require_end() from public;
+
+do $$
+begin
+    if not exists (select from pg_trigger where tgname = 'operation_ended' and tgrelid = 'settle_data.operation'::regclass) then
+        create constraint trigger operation_ended after insert or update on settle_data.operation
+            deferrable initially deferred for each row
+            when (new.status = 'running' and new.lease_until is null)
+            execute function settle_data.require_end();
+    end if;
+end $$;
