@@ -90,7 +90,7 @@ returns jsonb language plpgsql stable as $$
 declare
     revision settle_data.kind_revision := settle_data.kind_at((conflict_detail.op).kind, (conflict_detail.op).revision);
     absent boolean := coalesce(revision.null_is_absent, false);
-    pointers jsonb := '[]';
+    pointers jsonb := '[]'::jsonb;
 begin
     if (conflict_detail.op).request is not null then
         -- The identity object's members are pointers already; one step of them is taken apart again.
@@ -166,16 +166,16 @@ revoke all on function settle_data.end_execution(settle_data.operation, text, ti
 
 -- Starts another execution of an operation whose row the caller has locked. The execution before it, if it was the
 -- first, moves from the operation's row to the history.
-create or replace function settle_data.start_again(op settle_data.operation, trigger text, owner text, lease interval,
+create or replace function settle_data.start_again(given settle_data.operation, trigger text, owner text, lease interval,
     operator text, reason text, at timestamptz)
 returns settle.begin_operation_answer language plpgsql as $$
 declare
-    op settle_data.operation := start_again.op;
+    op settle_data.operation := start_again.given;
     answer settle.begin_operation_answer;
-    number bigint;
+    new_number bigint;
 begin
     if op.token = 0 then
-        number := 1;
+        new_number := 1;
     else
         if op.token = 1 then
             insert into settle_data.execution (namespace, key, number, revision, trigger, worker, outcome, error_class,
@@ -185,9 +185,9 @@ begin
                 op.started_at, op.ended_at);
         end if;
         loop
-            number := settle_data.next_number(op);
+            new_number := settle_data.next_number(op);
             insert into settle_data.execution (namespace, key, number, revision, trigger, worker, operator, reason, started_at)
-            values (op.namespace, op.key, number, op.revision, start_again.trigger, start_again.owner,
+            values (op.namespace, op.key, new_number, op.revision, start_again.trigger, start_again.owner,
                     start_again.operator, start_again.reason, start_again.at)
             on conflict on constraint execution_pkey do nothing;
             exit when found;
@@ -195,12 +195,12 @@ begin
         -- The loser's execution keeps who came after it: its own late answers will be refused with the same words.
         if start_again.trigger = 'takeover' then
             update settle_data.execution e
-            set error_detail = jsonb_build_object('current_token', number, 'holder', start_again.owner)
+            set error_detail = jsonb_build_object('current_token', new_number, 'holder', start_again.owner)
             where e.namespace = op.namespace and e.key = op.key and e.number = op.token;
         end if;
     end if;
     update settle_data.operation o
-    set status = 'running', token = number, attempt_count = o.attempt_count + 1, trigger = start_again.trigger,
+    set status = 'running', token = new_number, attempt_count = o.attempt_count + 1, trigger = start_again.trigger,
         owner = start_again.owner, operator = start_again.operator, reason = start_again.reason,
         started_at = start_again.at, ended_at = null, outcome = null, next_trigger = null, next_attempt_at = null,
         sent_at = null, remote_ref = null, review_reason = null, finished_at = null,
@@ -209,8 +209,8 @@ begin
         open_since = case when start_again.lease is null then o.open_since else coalesce(o.open_since, start_again.at) end
     where o.namespace = op.namespace and o.key = op.key and o.token = op.token;
     answer.outcome := 'started';
-    answer.token := number;
-    answer.execution_id := op.key || '#' || number;
+    answer.token := new_number;
+    answer.execution_id := op.key || '#' || new_number;
     answer.status := 'running';
     answer.lease_until := start_again.at + start_again.lease;
     answer.attempt_count := op.attempt_count + 1;
@@ -221,10 +221,10 @@ revoke all on function settle_data.start_again(settle_data.operation, text, text
 
 -- The lease of a locked row has lapsed: what is known decides. With a mark that an effect left the process the outcome
 -- is unknown; on the last attempt that the kind allows a person is asked; else it waits to be taken over.
-create or replace function settle_data.settle_loss(op settle_data.operation, at timestamptz)
+create or replace function settle_data.settle_loss(given settle_data.operation, at timestamptz)
 returns settle_data.operation language plpgsql as $$
 declare
-    op settle_data.operation := settle_loss.op;
+    op settle_data.operation := settle_loss.given;
     limit_of integer;
 begin
     if op.revision > 0 then

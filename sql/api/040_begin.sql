@@ -2,11 +2,11 @@
 
 -- Answers for an operation that is there. The caller holds the key's lock; the row is locked only where it must be
 -- written, and what was read before a lock is read again after it.
-create or replace function settle_data.meet(op settle_data.operation, kind text, request jsonb, trigger text,
+create or replace function settle_data.meet(given settle_data.operation, kind text, request jsonb, trigger text,
     owner text, lease interval, operator text, reason text)
 returns settle.begin_operation_answer language plpgsql as $$
 declare
-    op settle_data.operation := meet.op;
+    op settle_data.operation := meet.given;
     answer settle.begin_operation_answer;
     now_at timestamptz;
     outcome text;
@@ -27,20 +27,21 @@ begin
     now_at := clock_timestamp();
     if (op.status = 'running' and op.lease_until <= now_at) or (op.status = 'pending' and op.next_attempt_at <= now_at) then
         select o.* into op from settle_data.operation o
-        where o.namespace = (meet.op).namespace and o.key = (meet.op).key for no key update skip locked;
+        where o.namespace = (meet.given).namespace and o.key = (meet.given).key for no key update skip locked;
         if not found then
-            if not settle_data.wait_for_row((meet.op).namespace, (meet.op).key) then
-                return settle_data.answer_of(meet.op, 'in_progress');
+            if not settle_data.wait_for_row((meet.given).namespace, (meet.given).key) then
+                return settle_data.answer_of(meet.given, 'in_progress');
             end if;
             select o.* into op from settle_data.operation o
-            where o.namespace = (meet.op).namespace and o.key = (meet.op).key;
+            where o.namespace = (meet.given).namespace and o.key = (meet.given).key;
         end if;
         now_at := clock_timestamp();
         if op.status = 'running' and op.lease_until <= now_at then
             op := settle_data.settle_loss(op, now_at);
         end if;
         if op.status = 'pending' and op.next_attempt_at <= now_at then
-            return settle_data.start_again(op, case op.next_trigger when 'takeover' then 'takeover' else meet.trigger end,
+            return settle_data.start_again(op, 
+                case when op.next_trigger in ('takeover', 'manual') then op.next_trigger else meet.trigger end,
                 meet.owner, meet.lease, meet.operator, meet.reason, now_at);
         end if;
     end if;

@@ -49,7 +49,7 @@ begin
     end if;
     if op.token <> finish.token or op.status not in ('running', 'unknown') then
         -- the same ending again; anything else is stale
-        if op.token = finish.token and op.status = finish.status and op.review_reason is null
+        if op.token = finish.token and op.status = finish.status and op.outcome is null
             and op.result_ref is not distinct from finish.result_ref
             and (op.result is not distinct from finish.result or op.error_code = 'RESULT_TOO_LARGE')
             and op.failure_code is not distinct from finish.code
