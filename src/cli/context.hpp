@@ -27,7 +27,14 @@ Result<std::string> database_url(const Context& context);
 // Prints "settle: CODE: …" on standard error (a JSON document with --json) and returns the code's exit status.
 int report(const Context& context, const Error& error);
 
-// One line (a document with --json is passed through unchanged) on standard output.
+// One line (a document with --json is passed through unchanged) on standard output. A reader that went away is no
+// failure; any other is kept for `finish`.
 void print(std::string_view text);
+
+// The exit status of a command that ended with `status`, once its output could not be written.
+int finish(int status);
+
+// `text` as a JSON string, quotes included; invalid bytes become visible escapes.
+std::string json_string(std::string_view text);
 
 }  // namespace settle::cli

@@ -1,0 +1,163 @@
+#include "cli/context.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "base/limits.hpp"
+#include "base/text.hpp"
+#include "pg/private_server.hpp"
+#include "store/migrator.hpp"
+
+namespace settle::cli {
+namespace {
+
+int output_error = 0;  // errno of the first `print` that failed
+
+int write_all(int file, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = write(file, text.data(), text.size());
+        if (written >= 0) {
+            text.remove_prefix(static_cast<std::size_t>(written));
+        } else if (errno == EAGAIN) {
+            pollfd waits{.fd = file, .events = POLLOUT, .revents = 0};
+            poll(&waits, 1, -1);
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+// Settle's own errors carry JSON as detail, which is passed on as it is; the database's is text.
+std::string detail_document(const std::string& detail) {
+    if (detail.empty()) {
+        return "null";
+    }
+    boost::system::error_code wrong;
+    boost::json::parse(detail, wrong);
+    return wrong || !is_utf8(detail) ? json_string(detail) : detail;
+}
+
+Result<pg::Connection> open_named(const std::string& url) {
+    auto connection = pg::Connection::open(url, Deadline::in(limits::connect_wait));
+    if (!connection) {
+        return connection;
+    }
+    if (auto checked = store::check_schema(*connection, Deadline::in(limits::statement_wait)); !checked) {
+        return std::unexpected{checked.error()};
+    }
+    return connection;
+}
+
+struct Private {
+    pg::Connection connection;
+    std::string url;
+};
+
+Result<Private> open_private() {
+    auto server = pg::PrivateServer::at_home();
+    if (!server) {
+        return std::unexpected{server.error()};
+    }
+    // It may be stopped between its answer and the connection: once more, then it is a real failure.
+    for (int attempts_left = 1;; --attempts_left) {
+        auto url = server->up(Deadline::in(limits::server_start_wait));
+        if (!url) {
+            return std::unexpected{url.error()};
+        }
+        auto connection = pg::Connection::open(*url, Deadline::in(limits::connect_wait));
+        if (connection) {
+            return Private{.connection = std::move(*connection), .url = std::move(*url)};
+        }
+        if (attempts_left == 0 || connection.error().code != Code::database_unreachable) {
+            return std::unexpected{connection.error()};
+        }
+    }
+}
+
+Result<Private> open_migrated_private() {
+    auto opened = open_private();
+    if (!opened) {
+        return opened;
+    }
+    auto checked = store::check_schema(opened->connection, Deadline::in(limits::statement_wait));
+    if (!checked && checked.error().code == Code::unsupported_schema) {
+        if (auto migrated = store::migrate(opened->connection, Deadline::in(limits::statement_wait)); !migrated) {
+            return std::unexpected{migrated.error()};
+        }
+        checked = store::check_schema(opened->connection, Deadline::in(limits::statement_wait));
+    }
+    if (!checked) {
+        return std::unexpected{checked.error()};
+    }
+    return opened;
+}
+
+}  // namespace
+
+Result<pg::Connection> connect(const Context& context) {
+    if (context.db) {
+        return open_named(*context.db);
+    }
+    auto opened = open_migrated_private();
+    if (!opened) {
+        return std::unexpected{opened.error()};
+    }
+    return std::move(opened->connection);
+}
+
+Result<std::string> database_url(const Context& context) {
+    if (context.db) {
+        return *context.db;
+    }
+    auto opened = open_migrated_private();
+    if (!opened) {
+        return std::unexpected{opened.error()};
+    }
+    return std::move(opened->url);
+}
+
+std::string json_string(std::string_view text) {
+    return boost::json::serialize(boost::json::string_view{is_utf8(text) ? std::string{text} : printable(text)});
+}
+
+int report(const Context& context, const Error& error) {
+    const CodeInfo& code = info(error.code);
+    if (context.json) {
+        print(R"({"error":{"code":)" + json_string(code.name) + R"(,"message":)" + json_string(error.message) +
+              R"(,"detail":)" + detail_document(error.detail) + "}}");
+    }
+    write_all(STDERR_FILENO, "settle: " + describe(error) + "\n");
+    return code.exit_status;
+}
+
+void print(std::string_view text) {
+    if (output_error != 0) {
+        return;
+    }
+    std::string line{text};
+    if (!line.ends_with('\n')) {
+        line += '\n';
+    }
+    output_error = write_all(STDOUT_FILENO, line);
+}
+
+int finish(int status) {
+    if (output_error == 0 || output_error == EPIPE) {
+        return status;
+    }
+    const Error error{
+        .code = Code::internal,
+        .message = std::string{"the answer could not be written to standard output: "} + std::strerror(output_error),
+        .sqlstate = {},
+        .detail = {}};
+    write_all(STDERR_FILENO, "settle: " + describe(error) + "\n");
+    // What the command did is done all the same: its own verdict stays where it has one.
+    return status == 0 ? info(error.code).exit_status : status;
+}
+
+}  // namespace settle::cli
