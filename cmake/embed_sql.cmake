@@ -51,8 +51,9 @@ foreach(folder schema api lab)
   foreach(path IN LISTS paths)
     get_filename_component(name ${path} NAME)
     file(READ ${path} text)
+    file(SHA256 ${path} sha256)
     literal_of("${text}" literal)
-    string(APPEND entries "    SqlFile{\"${name}\",\n${literal}},\n")
+    string(APPEND entries "    SqlFile{\"${name}\", \"${sha256}\",\n${literal}},\n")
   endforeach()
   string(APPEND definitions
     "static constexpr std::array<SqlFile, ${count}> ${folder}_list{\n${entries}};\n"
@@ -68,7 +69,8 @@ set(header_text "// Made from sql/ by cmake/embed_sql.cmake.
 namespace settle::store::sql {
 
 struct SqlFile {
-    std::string_view name;  // without its folder: \"0001_tables.sql\"
+    std::string_view name;    // without its folder: \"0001_tables.sql\"
+    std::string_view sha256;  // of the file, in hexadecimal
     std::string_view text;
 };
 

@@ -26,4 +26,8 @@ Result<MigrationReport> migrate(pg::Connection& connection, Deadline deadline);
 // migrate`), or a newer one.
 Result<void> check_schema(pg::Connection& connection, Deadline deadline);
 
+// Whether nothing is left to do for `migrate`, the text of the functions included. Reads Settle's own tables, so it
+// needs the rights of their owner: for the private server.
+Result<bool> is_current(pg::Connection& connection, Deadline deadline);
+
 }  // namespace settle::store

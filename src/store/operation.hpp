@@ -59,6 +59,17 @@ Result<BeginAnswer> begin_operation(pg::Connection& connection, const BeginReque
 Result<BeginAnswer> begin_rerun(pg::Connection& connection, const BeginRequest& request,
                                 const std::string& operator_name, const std::string& reason, Deadline deadline);
 
+struct CompensationRequest {
+    OperationName operation;  // the original
+    std::string operator_name;
+    std::string reason;
+    std::optional<std::chrono::milliseconds> lease;
+    std::string owner;
+};
+
+// Outcomes of begin_operation for `<key>~undo`, and not_applied, not_compensable, unknown of the original.
+Result<BeginAnswer> begin_compensation(pg::Connection& connection, const CompensationRequest& request, Deadline deadline);
+
 Result<EndAnswer> complete(pg::Connection& connection, const OperationName& operation, std::int64_t token,
                            const std::optional<std::string>& result_ref, const std::optional<std::string>& result,
                            Deadline deadline);

@@ -1,0 +1,1 @@
+select to_regclass('settle_data.migration') is not null as present

@@ -1,0 +1,1 @@
+select settle.schema_version() as version
