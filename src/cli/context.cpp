@@ -42,13 +42,22 @@ std::string detail_document(const std::string& detail) {
     return wrong || !is_utf8(detail) ? json_string(detail) : detail;
 }
 
+// `settle migrate` alone would upgrade another database where this one was named by --db. Its URL may hold a password.
+Error naming_the_database(Error error) {
+    constexpr std::string_view advice = "settle migrate";
+    if (const std::size_t at = error.message.find(advice); at != std::string::npos) {
+        error.message.replace(at, advice.size(), "`settle --db … migrate`");
+    }
+    return error;
+}
+
 Result<pg::Connection> open_named(const std::string& url) {
     auto connection = pg::Connection::open(url, Deadline::in(limits::connect_wait));
     if (!connection) {
         return connection;
     }
     if (auto checked = store::check_schema(*connection, Deadline::in(limits::statement_wait)); !checked) {
-        return std::unexpected{checked.error()};
+        return std::unexpected{naming_the_database(std::move(checked.error()))};
     }
     return connection;
 }
@@ -84,15 +93,15 @@ Result<Private> open_migrated_private() {
     if (!opened) {
         return opened;
     }
-    auto checked = store::check_schema(opened->connection, Deadline::in(limits::statement_wait));
-    if (!checked && checked.error().code == Code::unsupported_schema) {
-        if (auto migrated = store::migrate(opened->connection, Deadline::in(limits::statement_wait)); !migrated) {
+    const auto deadline = Deadline::in(limits::statement_wait);
+    const auto current = store::is_current(opened->connection, deadline);
+    if (!current) {
+        return std::unexpected{current.error()};
+    }
+    if (!*current) {
+        if (auto migrated = store::migrate(opened->connection, deadline); !migrated) {
             return std::unexpected{migrated.error()};
         }
-        checked = store::check_schema(opened->connection, Deadline::in(limits::statement_wait));
-    }
-    if (!checked) {
-        return std::unexpected{checked.error()};
     }
     return opened;
 }

@@ -1,0 +1,243 @@
+// The program: arguments in, an exit status out. The argument parser is known here alone.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/arguments.hpp"
+#include "cli/commands.hpp"
+#include "cli/help.hpp"
+
+namespace settle::cli {
+namespace {
+
+using Run = std::function<int(const Context&)>;
+
+// Says what follows `--`, which the parser never sees.
+class HelpText : public CLI::Formatter {
+public:
+    HelpText() {
+        column_width(34);
+        label("SUBCOMMAND", "COMMAND");
+    }
+    std::string make_usage(const CLI::App* app, std::string name) const override {
+        std::string text = CLI::Formatter::make_usage(app, std::move(name));
+        if (takes_command.contains(app)) {
+            text.insert(text.find_last_not_of('\n') + 1, " -- PROGRAM [ARGUMENT…]");
+        }
+        return text;
+    }
+    std::map<const CLI::App*, Arguments*> takes_command;
+};
+
+class Program {
+public:
+    Program();
+    int run(Arguments arguments);
+
+private:
+    CLI::App* group(const std::string& name, const std::string& what, std::string_view more);
+    CLI::App* command(CLI::App* parent, const std::string& name, const std::string& what, std::string_view more,
+                      Run run);
+    // A command whose options live as long as the program.
+    template <class Options>
+    CLI::App* command(CLI::App* parent, const std::string& name, const std::string& what, std::string_view more,
+                      int (*act)(const Context&, const Options&), const std::shared_ptr<Options>& options) {
+        return command(parent, name, what, more,
+                       [act, options](const Context& context) { return act(context, *options); });
+    }
+    void add_db();
+    void add_migrate();
+
+    int parse_and_run(Arguments arguments);
+    int usage_error(const std::string& message);
+    [[nodiscard]] std::string explain(const CLI::ParseError& error) const;
+    [[nodiscard]] const CLI::App* chosen() const;
+    [[nodiscard]] std::string chosen_name() const;
+
+    CLI::App app_{"Makes repeated execution converge to one result."};
+    std::shared_ptr<HelpText> help_ = std::make_shared<HelpText>();
+    std::map<const CLI::App*, Run> runs_;
+    Context context_;
+    std::string db_;
+};
+
+// The texts of `help` begin on a line of their own.
+std::string below_options(std::string_view more) {
+    return std::string{more.substr(more.find_first_not_of('\n'))};
+}
+
+Program::Program() {
+    app_.name("settle");
+    app_.formatter(help_);
+    app_.set_help_flag("-h,--help", "Print this help and exit");
+    app_.set_version_flag("--version", "settle " SETTLE_VERSION, "Print the version and exit");
+    app_.require_subcommand(0, 1);
+    app_.footer(below_options(help::overview));
+    app_.add_option("--db", db_, "The database: postgresql://USER@HOST/NAME (default: SETTLE_DB)")->type_name("URL");
+    app_.add_option("--namespace", context_.name_space, "Whose keys and resources (default: default)")
+        ->type_name("NAME");
+    app_.add_flag("--json", context_.json, "One JSON document on standard output, errors too");
+    add_db();
+    add_migrate();
+}
+
+CLI::App* Program::group(const std::string& name, const std::string& what, std::string_view more) {
+    CLI::App* group = app_.add_subcommand(name, what);
+    group->group("Commands");
+    group->fallthrough();
+    group->require_subcommand(1);
+    group->footer(below_options(more));
+    return group;
+}
+
+CLI::App* Program::command(CLI::App* parent, const std::string& name, const std::string& what, std::string_view more,
+                           Run run) {
+    CLI::App* added = parent->add_subcommand(name, what);
+    added->group("Commands");
+    added->fallthrough();
+    added->footer(fmt::format("{}\n{}", below_options(more), help::global_options));
+    runs_.emplace(added, std::move(run));
+    return added;
+}
+
+void Program::add_db() {
+    CLI::App* db = group("db", "The private PostgreSQL: start, stop, look, connect", help::db);
+    const auto add = [&](const std::string& action, const std::string& what, std::string_view more) {
+        command(db, action, what, more, db_command, std::make_shared<DbOptions>(DbOptions{.action = action}));
+    };
+    add("up", "Start it where it does not run, and make it where there is none", help::db_up);
+    add("down", "Stop it; who is connected is disconnected, and nothing is lost", help::db_down);
+    add("status", "Say whether it runs, and where its files are", help::db_status);
+    add("url", "Print its URL for psql and other programs, started and migrated", help::db_url);
+}
+
+void Program::add_migrate() {
+    const auto options = std::make_shared<MigrateOptions>();
+    CLI::App* migrate = command(&app_, "migrate", "Install Settle's schema in the database, or upgrade it",
+                                help::migrate, migrate_command, options);
+    migrate->add_flag("--print", options->print, "Print the SQL, and change nothing");
+}
+
+const CLI::App* Program::chosen() const {
+    const CLI::App* app = &app_;
+    while (!app->get_subcommands().empty()) {
+        app = app->get_subcommands().front();
+    }
+    return app;
+}
+
+std::string Program::chosen_name() const {
+    std::string name = app_.get_name();
+    for (const CLI::App* app = &app_; !app->get_subcommands().empty();) {
+        app = app->get_subcommands().front();
+        name += " " + app->get_name();
+    }
+    return name;
+}
+
+std::string Program::explain(const CLI::ParseError& error) const {
+    const CLI::App* app = chosen();
+    const Arguments rest = app_.remaining(true);
+    if (!rest.empty() && !rest.front().starts_with('-') && !runs_.contains(app)) {
+        return fmt::format("there is no command `{} {}`", chosen_name(), rest.front());
+    }
+    if (!rest.empty()) {
+        return fmt::format("`{}` takes no `{}`{}", chosen_name(), rest.front(),
+                           help_->takes_command.contains(app) ? " (the program to run follows `--`)" : "");
+    }
+    if (!runs_.contains(app)) {
+        return fmt::format("`{}` needs a command", chosen_name());
+    }
+    return error.what();
+}
+
+int Program::usage_error(const std::string& message) {
+    return report(context_, Error{.code = Code::invalid_argument,
+                                  .message = fmt::format("{}; see `{} --help`", message, chosen_name()),
+                                  .sqlstate = {},
+                                  .detail = {}});
+}
+
+int Program::parse_and_run(Arguments arguments) {
+    const Arguments own_command = split_command(arguments);
+    if (const auto error = check_utf8(arguments)) {
+        return report(context_, *error);
+    }
+    arguments = with_empty_values(arguments);
+    std::ranges::reverse(arguments);  // as the parser wants it
+    try {
+        app_.parse(std::move(arguments));
+    } catch (const CLI::CallForHelp&) {
+        print(app_.help());
+        return 0;
+    } catch (const CLI::CallForVersion& version) {
+        print(version.what());
+        return 0;
+    } catch (const CLI::ParseError& error) {
+        return usage_error(explain(error));
+    }
+    const CLI::App* app = chosen();
+    if (app == &app_) {
+        print(app_.help());
+        return info(Code::invalid_argument).exit_status;
+    }
+    if (const auto target = help_->takes_command.find(app); target != help_->takes_command.end()) {
+        if (own_command.empty()) {
+            return usage_error("the program to run is missing: it follows `--`");
+        }
+        *target->second = own_command;
+    }
+    if (!db_.empty()) {
+        context_.db = db_;
+    } else if (const char* named = std::getenv("SETTLE_DB"); named != nullptr && *named != '\0') {
+        context_.db = named;
+    }
+    return runs_.at(app)(context_);
+}
+
+int Program::run(Arguments arguments) {
+    context_.json = asks_for_json(arguments);
+    try {
+        return parse_and_run(std::move(arguments));
+    } catch (const std::exception& fault) {
+        return report(context_, Error{.code = Code::internal,
+                                      .message = fmt::format("{}; this is a defect of Settle", fault.what()),
+                                      .sqlstate = {},
+                                      .detail = {}});
+    }
+}
+
+// What a caller may have left in a state in which nothing works: closed standard streams (a connection would become
+// standard output), ignored children, and SIGPIPE, which would end a command between its effect and its record.
+void prepare_process() {
+    for (int number = 0; number <= 2; ++number) {
+        if (fcntl(number, F_GETFD) < 0) {
+            static_cast<void>(!open("/dev/null", O_RDWR));
+        }
+    }
+    static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
+    static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+}
+
+}  // namespace
+}  // namespace settle::cli
+
+int main(int argc, char** argv) {
+    settle::cli::prepare_process();
+    const std::span<char*> words{argv, static_cast<std::size_t>(argc)};
+    settle::cli::Program program;
+    return settle::cli::finish(program.run({words.begin() + (argc > 0 ? 1 : 0), words.end()}));
+}
