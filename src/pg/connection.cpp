@@ -24,7 +24,7 @@ using ResultHandle = std::unique_ptr<pg_result, decltype([](pg_result* result) {
 enum class Waited { ready, deadline, broken };
 
 struct Ready {
-    Waited waited;
+    Waited waited = Waited::broken;
     bool readable = false;
 };
 
