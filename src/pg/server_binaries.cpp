@@ -24,11 +24,12 @@ std::optional<int> leading_number(std::string_view text) {
     return parsed.ec == std::errc{} ? std::optional{number} : std::nullopt;
 }
 
-std::unexpected<Error> wrong_version(const ServerHome& home, int cluster, std::string_view found) {
-    return fail(Code::database_unreachable,
-                fmt::format("the cluster in {} was made by PostgreSQL {}, {}: run `apt-get install postgresql-{}`, or "
-                            "move that directory away to begin with an empty one",
-                            home.data(), cluster, found, cluster));
+std::unexpected<Error> wrong_version(const ServerHome& home, int cluster, std::string_view remedy) {
+    return fail(
+        Code::database_unreachable,
+        fmt::format("the cluster in {} was made by PostgreSQL {}{}, or move that directory away to begin with an "
+                    "empty one",
+                    home.data(), cluster, remedy));
 }
 
 // "postgres (PostgreSQL) 15.8 (Debian …)"
@@ -65,7 +66,9 @@ Result<std::string> named_binaries(const std::string& directory, std::optional<i
         return std::unexpected{major.error()};
     }
     if (cluster && *cluster != *major) {
-        return wrong_version(home, *cluster, fmt::format("and SETTLE_PG_BIN names a PostgreSQL {}", *major));
+        return wrong_version(
+            home, *cluster,
+            fmt::format(", and SETTLE_PG_BIN names a PostgreSQL {}: name the cluster's version there", *major));
     }
     if (*major < server_major_min) {
         return fail(
@@ -81,7 +84,8 @@ std::optional<int> highest_installed() {
     for (const auto& entry : std::filesystem::directory_iterator{installed_under, error}) {
         const std::string name = entry.path().filename();
         const auto major = leading_number(name);
-        if (major && name == std::to_string(*major) && is_complete(entry.path() / "bin") && major > highest) {
+        if (major >= server_major_min && name == std::to_string(*major) && is_complete(entry.path() / "bin") &&
+            major > highest) {
             highest = major;
         }
     }
@@ -119,11 +123,17 @@ Result<std::string> find_binaries(const ServerHome& home, const ServerUser& user
     if (!cluster) {
         return std::unexpected{cluster.error()};
     }
+    if (*cluster && **cluster < server_major_min) {
+        return fail(Code::database_unreachable,
+                    fmt::format("the cluster in {} was made by PostgreSQL {}, and Settle needs {} or later: move that "
+                                "directory away to begin with an empty one",
+                                home.data(), **cluster, server_major_min));
+    }
     if (const char* named = std::getenv("SETTLE_PG_BIN"); named != nullptr && *named != '\0') {
         return named_binaries(std::filesystem::absolute(named).lexically_normal(), *cluster, home, user, deadline);
     }
     const auto major = *cluster ? *cluster : highest_installed();
-    if (!major || *major < server_major_min) {
+    if (!major) {
         return fail(Code::database_unreachable,
                     fmt::format("no PostgreSQL server ({} or later) is installed: run `apt-get install postgresql`, or "
                                 "name a database with --db or SETTLE_DB",
@@ -131,7 +141,8 @@ Result<std::string> find_binaries(const ServerHome& home, const ServerUser& user
     }
     const std::string directory = fmt::format("{}/{}/bin", installed_under, *major);
     if (!is_complete(directory)) {
-        return wrong_version(home, *major, "whose server is not installed");
+        return wrong_version(
+            home, *major, fmt::format(", whose server is not installed: run `apt-get install postgresql-{}`", *major));
     }
     return directory;
 }

@@ -81,8 +81,14 @@ Result<void> append_settings(const ServerHome& home, const std::string& director
 Result<void> fill(const ServerHome& home, const ServerUser& user, const std::string& binaries, const std::string& path,
                   int log, Deadline deadline) {
     const FileDescriptor directory{open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
-    if (!directory || (user.other && fchown(directory.get(), user.uid, user.gid) != 0)) {
-        return cannot(home, fmt::format("cannot use {}", path), errno);
+    if (!directory) {
+        return cannot(home, fmt::format("cannot open {}", path), errno);
+    }
+    if (user.other && fchown(directory.get(), user.uid, user.gid) != 0) {
+        return fail(Code::database_unreachable,
+                    fmt::format("PostgreSQL does not run as root, and root may not give a directory to user {} here "
+                                "({}): run this as an ordinary user, or name a database with --db",
+                                user.uid, std::strerror(errno)));
     }
     if (auto made = run_step(home, user, initdb(binaries), directory.get(), log, {}, deadline); !made) {
         return made;

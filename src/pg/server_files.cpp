@@ -153,9 +153,7 @@ Result<void> make_home(const ServerHome& home) {
     }
     if ((state.st_mode & S_IWOTH) != 0) {
         return fail(Code::database_unreachable,
-                    fmt::format("everybody may write to {}: take that right away (chmod o-w), or set SETTLE_HOME to "
-                                "another directory",
-                                home.path));
+                    fmt::format("everybody may write to {}: set SETTLE_HOME to a directory of your own", home.path));
     }
     return {};
 }

@@ -37,7 +37,6 @@ struct Launch {
     std::vector<std::string> texts;
     std::vector<char*> arguments;
     std::vector<char*> environment;
-    std::size_t oom_variables = 0;  // at the end of `environment`
     ServerUser user;
     int input = -1;
     int output = -1;
@@ -60,9 +59,6 @@ Launch make_launch(const Program& program, const ServerUser& user) {
     if (const char* libraries = std::getenv("LD_LIBRARY_PATH"); libraries != nullptr && !user.other) {
         launch.texts.push_back(fmt::format("LD_LIBRARY_PATH={}", libraries));
     }
-    launch.texts.emplace_back("PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj");
-    launch.texts.emplace_back("PG_OOM_ADJUST_VALUE=0");
-    launch.oom_variables = 2;
     for (std::size_t i = 0; i < launch.texts.size(); ++i) {
         (i < argument_count ? launch.arguments : launch.environment).push_back(launch.texts[i].data());
     }
@@ -89,13 +85,11 @@ void reset_signals() noexcept {
     sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The postmaster is spared when memory runs out, and its children are not: PostgreSQL's own advice. Root alone may.
-void spare_postmaster(Launch& launch) noexcept {
+// A caller that is the first to die when memory runs out does not pass that on to the server, where the kernel allows.
+void forget_oom_score() noexcept {
     const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (file < 0 || launch.ends_with_caller || write(file, "-900", 4) != 4) {
-        launch.environment[launch.environment.size() - 1 - launch.oom_variables] = nullptr;
-    }
     if (file >= 0) {
+        static_cast<void>(!write(file, "0", 1));
         close(file);
     }
 }
@@ -112,7 +106,7 @@ void close_on_exec_from(unsigned first) noexcept {
 
 [[noreturn]] void become(Launch& launch) noexcept {
     reset_signals();
-    spare_postmaster(launch);
+    forget_oom_score();
     if (launch.input < 0) {
         launch.input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
@@ -242,17 +236,23 @@ std::string first_line(const std::string& path) {
     return text;
 }
 
-// Looks as the server's user: the kernel shows a process's directory to its own user, and to root only with a right
-// that containers do not have.
-bool stat_as(uid_t uid, const std::string& path, struct stat& state) {
+// Looks as the process's own user and group: the kernel shows a process's directory to these, and to root only with a
+// right that containers do not have.
+bool stat_directory_of(pid_t pid, struct stat& state) {
+    struct stat process{};
+    if (stat(fmt::format("/proc/{}", pid).c_str(), &process) != 0) {
+        return false;
+    }
     const bool root = geteuid() == 0;
     if (root) {
-        setfsuid(uid);
+        setfsgid(process.st_gid);
+        setfsuid(process.st_uid);
     }
-    const bool found = stat(path.c_str(), &state) == 0;
+    const bool found = stat(fmt::format("/proc/{}/cwd", pid).c_str(), &state) == 0;
     const int error = errno;
     if (root) {
-        setfsuid(0);
+        setfsuid(geteuid());
+        setfsgid(getegid());
     }
     errno = error;
     return found;
@@ -361,7 +361,7 @@ Postmaster find_postmaster(const ServerHome& home) {
     }
     const bool named_postgres = first_line(fmt::format("/proc/{}/comm", found.pid)) == "postgres";
     struct stat current{};
-    if (stat_as(data.st_uid, fmt::format("/proc/{}/cwd", found.pid), current)) {
+    if (stat_directory_of(found.pid, current)) {
         const bool same = current.st_dev == data.st_dev && current.st_ino == data.st_ino;
         found.state = same && named_postgres ? PidFile::ours : PidFile::foreign;
     } else {
