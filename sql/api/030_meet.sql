@@ -74,7 +74,7 @@ end $$;
 revoke all on function settle_data.same_request(settle_data.operation, text, jsonb) from public;
 
 create or replace function settle_data.stored_digest(op settle_data.operation)
-returns text language plpgsql stable as $$
+returns text language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
     if (stored_digest.op).digest is not null or (stored_digest.op).request is null then
         return (stored_digest.op).digest;

@@ -1,4 +1,5 @@
--- What people and tools read. Views grow by columns at their end.
+-- What people and tools read. Views grow by columns at their end. A view's tables are read with its owner's rights, but
+-- its functions run with the reader's: each is granted, and one that reads a table is a definer.
 
 create or replace function settle.schema_version()
 returns integer language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -16,6 +17,9 @@ returns jsonb language sql immutable as $$
                            'message', (last_error.op).error_message) end
 $$;
 revoke all on function settle_data.last_error(settle_data.operation) from public;
+grant execute on function settle_data.last_error(settle_data.operation) to settle_viewer;
+grant execute on function settle_data.failure_of(settle_data.operation) to settle_viewer;
+grant execute on function settle_data.stored_digest(settle_data.operation) to settle_viewer;
 
 create or replace view settle.operations as
 select o.namespace, o.key, o.kind, o.status, o.request,
@@ -29,29 +33,42 @@ select o.namespace, o.key, o.kind, o.status, o.request,
     case when o.status = 'running' then o.owner end as lease_owner,
     case when o.status = 'running' then o.lease_until end as lease_until,
     o.sent_at, o.remote_ref, o.review_reason, o.open_since, coalesce(o.cancel_requested, false) as cancel_requested,
-    o.revision
+    o.revision, o.operator, o.reason
 from settle_data.operation o
 left join settle_data.operation undo on undo.namespace = o.namespace and undo.key = o.key || '~undo';
 revoke all on settle.operations from public;
 grant select on settle.operations to settle_viewer;
+
+-- What an execution ended with; the detail as it came, nulls in it included.
+create or replace function settle_data.execution_error(class text, code text, message text, detail jsonb)
+returns jsonb language sql immutable as $$
+    select case when execution_error.code is not null or execution_error.class is not null then
+        jsonb_build_object('class', execution_error.class, 'code', execution_error.code,
+                           'message', execution_error.message)
+        || case when execution_error.detail is not null then jsonb_build_object('detail', execution_error.detail)
+                else '{}' end end
+$$;
+revoke all on function settle_data.execution_error(text, text, text, jsonb) from public;
+grant execute on function settle_data.execution_error(text, text, text, jsonb) to settle_viewer;
 
 create or replace view settle.executions as
 select h.namespace, h.key, h.execution_id, h.token, h.trigger, h.worker, h.outcome, h.error, h.remote_ref, h.sent_at,
     h.repeats, h.operator, h.reason, h.revision, h.started_at, h.finished_at
 from (
     select e.namespace, e.key, e.key || '#' || e.number as execution_id, e.number as token, e.trigger, e.worker, e.outcome,
-        case when e.error_code is not null or e.error_class is not null then jsonb_strip_nulls(jsonb_build_object(
-            'class', e.error_class, 'code', e.error_code, 'message', e.error_message, 'detail', e.error_detail)) end as error,
-        e.remote_ref, e.sent_at,
+        settle_data.execution_error(e.error_class, e.error_code, e.error_message, e.error_detail) as error,
+        -- the mark of the execution that holds the operation now is still in the operation's row
+        coalesce(e.remote_ref, holding.remote_ref) as remote_ref, coalesce(e.sent_at, holding.sent_at) as sent_at,
         jsonb_build_object('count', coalesce(e.repeats, 0), 'last_sqlstate', e.repeats_sqlstate) as repeats,
         e.operator, e.reason, e.revision, e.started_at, e.finished_at
     from settle_data.execution e
+    left join settle_data.operation holding on holding.namespace = e.namespace and holding.key = e.key
+        and holding.token = e.number and e.finished_at is null
     union all
     -- the first execution, while there is no second
     select o.namespace, o.key, o.key || '#1', 1, o.trigger, o.owner,
         coalesce(o.outcome, case o.status when 'succeeded' then 'succeeded' when 'failed' then 'refused' end),
-        case when o.error_code is not null or o.error_class is not null then jsonb_strip_nulls(jsonb_build_object(
-            'class', o.error_class, 'code', o.error_code, 'message', o.error_message, 'detail', o.error_detail)) end,
+        settle_data.execution_error(o.error_class, o.error_code, o.error_message, o.error_detail),
         o.remote_ref, o.sent_at, jsonb_build_object('count', 0, 'last_sqlstate', null), o.operator, o.reason, o.revision,
         o.started_at, coalesce(o.ended_at, o.finished_at)
     from settle_data.operation o
@@ -108,11 +125,19 @@ where o.open_since is not null;
 revoke all on settle.backlog from public;
 grant select on settle.backlog to settle_viewer;
 
+create or replace function settle_data.duplicates(counter integer)
+returns bigint language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    return coalesce(pg_sequence_last_value(('settle_data.duplicates_' || duplicates.counter)::regclass), 0);
+end $$;
+revoke all on function settle_data.duplicates(integer) from public;
+grant execute on function settle_data.duplicates(integer) to settle_viewer;
+
 -- How many repeats were answered without a write, by kind; the empty kind is the count that undeclared kinds share.
 -- Approximate: unlogged, lost at a crash of the server.
 create or replace view settle.metrics as
 select 'settle_duplicates_total' as name, jsonb_build_object('kind', k.kind, 'trigger', 'call') as labels,
-    coalesce(pg_sequence_last_value(('settle_data.duplicates_' || k.counter)::regclass), 0)::double precision as value
+    settle_data.duplicates(k.counter)::double precision as value
 from (select '' as kind, 0 as counter
       union
       select r.kind, r.counter from settle_data.kind_revision r where r.counter > 0) as k
