@@ -118,6 +118,7 @@ begin
             detail = '{"code": "INVALID_ARGUMENT", "field": "handler"}';
     end if;
     begin
+        -- the user's own handler
         execute 'select ' || handler_of || '($1, $2)' into answer using run.key, run.request;
     exception when sqlstate 'ST100' then
         get stacked diagnostics said = message_text, detail = pg_exception_detail;

@@ -16,6 +16,8 @@
 namespace settle {
 namespace {
 
+constexpr std::int64_t numeric_decimals = 16383;           // PostgreSQL's numeric has no more
+constexpr std::int64_t largest_zero_exponent = 9'999'999;  // 0e9999999 is zero; numeric ends not far beyond
 constexpr std::size_t shown_pointer_bytes = 200;  // a place in an error line, not a second copy of the document
 
 // A reader of its own rather than a parser's events: it must see each number as it is spelled, each escape, and the
@@ -343,25 +345,24 @@ private:
         return number_within_limits(whole, fraction, exponent, start);
     }
 
+    // Zeros at either end are not counted, as the same number can be written without them; but what has more decimals
+    // than numeric can hold, they count or not, would be refused by the database in words of its own.
     bool number_within_limits(std::string_view whole, std::string_view fraction, std::int64_t exponent,
                               std::size_t start) {
-        const auto length = static_cast<std::int64_t>(whole.size() + fraction.size());
+        std::string digits{whole};
+        digits += fraction;
+        const auto length = static_cast<std::int64_t>(digits.size());
         const std::int64_t point = static_cast<std::int64_t>(whole.size()) + exponent;  // digits before the point
-        std::int64_t leading_zeros = 0;
-        for (const std::string_view part : {whole, fraction}) {
-            const std::size_t first = part.find_first_not_of('0');
-            leading_zeros += static_cast<std::int64_t>(first == std::string_view::npos ? part.size() : first);
-            if (first != std::string_view::npos) {
-                break;
-            }
-        }
-        const bool is_zero = leading_zeros == length;
-        if (!is_zero && point - leading_zeros - 1 > limits::number_exponent) {
+        const std::size_t first = digits.find_first_not_of('0');
+        const bool is_zero = first == std::string::npos;
+        const auto leading_zeros = static_cast<std::int64_t>(is_zero ? 0 : first);
+        const std::int64_t significant = is_zero ? length : static_cast<std::int64_t>(digits.find_last_not_of('0')) + 1;
+        if (is_zero ? exponent > largest_zero_exponent : point - leading_zeros - 1 > limits::number_exponent) {
             return refuse(fmt::format("a number of 1e{} or beyond", limits::number_exponent + 1), start);
         }
         const std::int64_t before = is_zero ? 1 : std::max<std::int64_t>(1, point - leading_zeros);
-        const std::int64_t after = std::max<std::int64_t>(0, length - point);
-        if (before + after > limits::number_digits) {
+        const std::int64_t after = std::max<std::int64_t>(0, significant - point);
+        if (before + after > limits::number_digits || length - point > numeric_decimals) {
             return refuse(fmt::format("a number of more than {} digits written out", limits::number_digits), start);
         }
         return true;

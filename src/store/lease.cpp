@@ -32,15 +32,16 @@ Result<LeaseAnswer> acquire_lease(pg::Connection& connection, const ResourceName
 
 Result<LeaseAnswer> renew_lease(pg::Connection& connection, const ResourceName& name, const std::string& holder,
                                 std::int64_t token, std::chrono::milliseconds ttl, Deadline deadline) {
-    return ask(connection, sql::renew_lease,
-               {name.resource, holder, std::to_string(token), std::to_string(ttl.count()) + " milliseconds",
-                name.name_space},
-               deadline);
+    return ask(
+        connection, sql::renew_lease,
+        {name.resource, holder, std::to_string(token), std::to_string(ttl.count()) + " milliseconds", name.name_space},
+        deadline);
 }
 
 Result<LeaseAnswer> release_lease(pg::Connection& connection, const ResourceName& name, const std::string& holder,
                                   std::int64_t token, Deadline deadline) {
-    return ask(connection, sql::release_lease, {name.resource, holder, std::to_string(token), name.name_space}, deadline);
+    return ask(connection, sql::release_lease, {name.resource, holder, std::to_string(token), name.name_space},
+               deadline);
 }
 
 }  // namespace settle::store

@@ -16,7 +16,9 @@ int number_of(const sql::SqlFile& file) {
     return number;
 }
 
-int program_version() { return number_of(sql::schema_files.back()); }
+int program_version() {
+    return number_of(sql::schema_files.back());
+}
 
 using Applied = std::map<std::string, std::string>;  // file name to its SHA-256
 
@@ -70,8 +72,8 @@ Result<void> record_numbered(pg::Connection& connection, const Applied& done, De
             continue;
         }
         auto recorded = connection.query(
-            sql::record_migration,
-            {std::to_string(number_of(file)), std::string{file.name}, std::string{file.sha256}}, deadline);
+            sql::record_migration, {std::to_string(number_of(file)), std::string{file.name}, std::string{file.sha256}},
+            deadline);
         if (!recorded) {
             return std::unexpected{recorded.error()};
         }
@@ -85,7 +87,8 @@ Result<int> renew_api(pg::Connection& connection, Deadline deadline) {
     if (!done) {
         return std::unexpected{done.error()};
     }
-    const auto changed = std::ranges::count_if(sql::api_files, [&](const auto& file) { return !is_applied(*done, file); });
+    const auto changed =
+        std::ranges::count_if(sql::api_files, [&](const auto& file) { return !is_applied(*done, file); });
     if (changed == 0) {
         return 0;
     }
@@ -93,8 +96,8 @@ Result<int> renew_api(pg::Connection& connection, Deadline deadline) {
         if (auto ran = connection.script(file.text, deadline); !ran) {
             return std::unexpected{ran.error()};
         }
-        auto recorded = connection.query(sql::record_api_file,
-                                         {std::string{file.name}, std::string{file.sha256}}, deadline);
+        auto recorded =
+            connection.query(sql::record_api_file, {std::string{file.name}, std::string{file.sha256}}, deadline);
         if (!recorded) {
             return std::unexpected{recorded.error()};
         }
@@ -166,8 +169,8 @@ std::string migration_script() {
         script += file.text;
     }
     for (const auto& file : sql::schema_files) {
-        script += with_values(sql::record_migration, {std::to_string(number_of(file)), std::string{file.name},
-                                                      std::string{file.sha256}});
+        script += with_values(sql::record_migration,
+                              {std::to_string(number_of(file)), std::string{file.name}, std::string{file.sha256}});
     }
     for (const auto& file : sql::api_files) {
         script += file.text;

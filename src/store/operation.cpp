@@ -8,7 +8,9 @@ namespace settle::store {
 
 namespace {
 
-std::string interval_text(std::chrono::milliseconds time) { return std::to_string(time.count()) + " milliseconds"; }
+std::string interval_text(std::chrono::milliseconds time) {
+    return std::to_string(time.count()) + " milliseconds";
+}
 
 std::optional<std::string> interval_text(const std::optional<std::chrono::milliseconds>& time) {
     return time ? std::optional{interval_text(*time)} : std::nullopt;
@@ -88,8 +90,8 @@ Result<EndAnswer> complete(pg::Connection& connection, const OperationName& oper
 
 Result<EndAnswer> refuse(pg::Connection& connection, const OperationName& operation, std::int64_t token,
                          const std::string& code, const std::optional<std::string>& detail, Deadline deadline) {
-    return end_with(connection, sql::refuse,
-                    {operation.key, std::to_string(token), code, detail, operation.name_space}, deadline);
+    return end_with(connection, sql::refuse, {operation.key, std::to_string(token), code, detail, operation.name_space},
+                    deadline);
 }
 
 Result<EndAnswer> fail(pg::Connection& connection, const OperationName& operation, std::int64_t token,
@@ -109,7 +111,8 @@ Result<EndAnswer> mark_sent(pg::Connection& connection, const OperationName& ope
 Result<EndAnswer> renew(pg::Connection& connection, const OperationName& operation, std::int64_t token,
                         std::chrono::milliseconds lease, const std::string& owner, Deadline deadline) {
     return end_with(connection, sql::renew,
-                    {operation.key, std::to_string(token), interval_text(lease), owner, operation.name_space}, deadline);
+                    {operation.key, std::to_string(token), interval_text(lease), owner, operation.name_space},
+                    deadline);
 }
 
 }  // namespace settle::store

@@ -68,7 +68,8 @@ struct CompensationRequest {
 };
 
 // Outcomes of begin_operation for `<key>~undo`, and not_applied, not_compensable, unknown of the original.
-Result<BeginAnswer> begin_compensation(pg::Connection& connection, const CompensationRequest& request, Deadline deadline);
+Result<BeginAnswer> begin_compensation(pg::Connection& connection, const CompensationRequest& request,
+                                       Deadline deadline);
 
 Result<EndAnswer> complete(pg::Connection& connection, const OperationName& operation, std::int64_t token,
                            const std::optional<std::string>& result_ref, const std::optional<std::string>& result,

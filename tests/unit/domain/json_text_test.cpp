@@ -113,7 +113,8 @@ TEST(JsonText, HoldsNumbersToWhatADoubleCanReach) {
     EXPECT_EQ(complaint("1" + repeated("0", 309)), beyond);
     EXPECT_EQ(complaint(repeated("9", 401)), beyond);
     EXPECT_EQ(complaint("[0,{\"n\":[1e309]}]"), "a number of 1e309 or beyond at /1/n/0 (byte 9)");
-    EXPECT_EQ(complaint("0e99999999999"), "");  // zero, however it is written
+    EXPECT_EQ(complaint("0e400"), "");  // zero, however it is written
+    EXPECT_EQ(complaint("0e99999999999"), beyond);
 }
 
 TEST(JsonText, HoldsNumbersToFourHundredDigitsWrittenOut) {
@@ -128,6 +129,12 @@ TEST(JsonText, HoldsNumbersToFourHundredDigitsWrittenOut) {
     EXPECT_EQ(complaint("1e-99999999999999999999"), long_number);
     EXPECT_EQ(complaint("1." + repeated("1", 399) + "e100"), "");
     EXPECT_EQ(complaint("1." + repeated("1", 399) + "e-1"), long_number);
+    EXPECT_EQ(complaint("1." + repeated("0", 500)), "");  // as good as 1
+    EXPECT_EQ(complaint("1.5" + repeated("0", 500) + "e-300"), "");
+    EXPECT_EQ(complaint("1." + repeated("0", 16383)), "");
+    EXPECT_EQ(complaint("1." + repeated("0", 16384)), long_number);  // more than the database's numeric can hold
+    EXPECT_EQ(complaint("0e-399"), "");
+    EXPECT_EQ(complaint("0e-400"), long_number);
     EXPECT_EQ(complaint("[-1e-400]"), "a number of more than 400 digits written out at /0 (byte 1)");
 }
 
