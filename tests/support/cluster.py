@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 SETTINGS = {
     "listen_addresses": "",
@@ -27,6 +28,8 @@ SETTINGS = {
     "log_line_prefix": "%m [%p] %d %a ",
     "timezone": "UTC",
 }
+
+START_SECONDS = 60
 
 CALLED_FUNCTIONS = """
     select distinct schemaname || '.' || funcname from pg_stat_user_functions
@@ -49,11 +52,10 @@ def clean_environment():
     return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "SETTLE_"))}
 
 
-def as_server_user():
+def as_server_user(*options):
     """The prefix of a command that the server's user is to run: PostgreSQL refuses to be run by root."""
-    if os.getuid() != 0:
-        return []
-    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"]
+    user = ["--reuid=postgres", "--regid=postgres", "--init-groups"] if os.getuid() == 0 else []
+    return ["setpriv", *user, *options, "--"] if user or options else []
 
 
 class Cluster:
@@ -62,6 +64,7 @@ class Cluster:
     def __init__(self):
         self.bin = server_directory()
         self.directory = None
+        self.server = None
 
     def start(self):
         # Short, as a socket's path has at most 107 bytes.
@@ -70,24 +73,44 @@ class Cluster:
             owner = pwd.getpwnam("postgres")
             os.chown(self.directory, owner.pw_uid, owner.pw_gid)
         try:
-            self._server("initdb", "--pgdata", self.directory + "/data", "--username=postgres", "--auth=trust",
-                         "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
-            options = [f"-c {name}='{value}'" for name, value in SETTINGS.items()]
-            options.append(f"-c unix_socket_directories={self.directory}")
-            self._server("pg_ctl", "--pgdata", self.directory + "/data", "--log", self.directory + "/log", "--wait",
-                         "--options", " ".join(options), "start")
+            subprocess.run(as_server_user() + [self.bin + "/initdb", "--pgdata", self.directory + "/data",
+                                               "--username=postgres", "--auth=trust", "--encoding=UTF8",
+                                               "--locale=C.UTF-8", "--no-sync"],
+                           check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd="/",
+                           env=clean_environment())
+            self._start_server()
         except subprocess.CalledProcessError as error:
-            text = error.stdout + self.log()
             self.stop()
-            raise SystemExit(f"the test cluster did not start:\n{text}") from error
+            raise SystemExit(f"the test cluster was not made:\n{error.stderr}") from error
+        except BaseException:
+            self.stop()
+            raise
         return self
+
+    def _start_server(self):
+        # A child that is told when its parent dies, so that not even a killed run leaves a server behind; in a session
+        # of its own, so that Ctrl-C reaches it only by way of `stop`.
+        command = as_server_user("--pdeathsig=SIGQUIT") + [self.bin + "/postgres", "-D", self.directory + "/data", "-c",
+                                                           "unix_socket_directories=" + self.directory]
+        for name, value in SETTINGS.items():
+            command += ["-c", f"{name}={value}"]
+        with open(self.directory + "/log", "w", encoding="utf-8") as log:
+            self.server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                                           env=clean_environment(), start_new_session=True)
+        ready = [self.bin + "/pg_isready", "--quiet", "--timeout=1", "--dbname", self.url()]
+        deadline = time.monotonic() + START_SECONDS
+        while subprocess.run(ready, env=clean_environment(), check=False).returncode != 0:
+            if self.server.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the test cluster did not start:\n{self.log()}")
+            time.sleep(0.02)  # the step of a poll; the deadline above ends it
 
     def stop(self):
         if self.directory is None:
             return
-        if os.path.exists(self.directory + "/data/postmaster.pid"):
-            self._server("pg_ctl", "--pgdata", self.directory + "/data", "--mode=immediate", "--wait", "stop",
-                         check=False)
+        if self.server is not None:
+            self.server.send_signal(signal.SIGQUIT)  # at once: nothing here is worth a checkpoint
+            self.server.wait()
+            self.server = None
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory = None
 
@@ -97,11 +120,6 @@ class Cluster:
             return ""
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-
-    def _server(self, program, *arguments, check=True):
-        subprocess.run(as_server_user() + [os.path.join(self.bin, program), *arguments], check=check, text=True,
-                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                       cwd="/", env=clean_environment())
 
     def url(self, database="postgres"):
         return url_in(self.directory, database)
