@@ -110,13 +110,34 @@ begin
 end $$;
 revoke all on function settle_data.check_request(text, jsonb) from public;
 
--- JSON Pointer (RFC 6901) to a path of jsonb.
+-- JSON Pointer (RFC 6901) to a path of jsonb. "/" is one step, the member without a name.
 create or replace function settle_data.pointer_path(pointer text)
 returns text[] language sql immutable as $$
-    select array_agg(replace(replace(step, '~1', '/'), '~0', '~') order by place)
+    select coalesce(array_agg(replace(replace(step, '~1', '/'), '~0', '~') order by place), array[''])
     from unnest(string_to_array(substr(pointer_path.pointer, 2), '/')) with ordinality as steps (step, place)
 $$;
 revoke all on function settle_data.pointer_path(text) from public;
+
+-- What a pointer finds; null where it finds nothing. jsonb itself would take -1, +1 and 01 for items of an array.
+create or replace function settle_data.at_pointer(value jsonb, pointer text)
+returns jsonb language plpgsql immutable as $$
+declare
+    path text[] := settle_data.pointer_path(at_pointer.pointer);
+    place jsonb := at_pointer.value;
+    step text;
+begin
+    if at_pointer.pointer !~ '/([-+[:space:]]|0[0-9])' then
+        return place #> path;
+    end if;
+    foreach step in array path loop
+        if jsonb_typeof(place) = 'array' and step !~ '^(0|[1-9][0-9]*)$' then
+            return null;
+        end if;
+        place := place #> array[step];
+    end loop;
+    return place;
+end $$;
+revoke all on function settle_data.at_pointer(jsonb, text) from public;
 
 create or replace function settle_data.pointer_step(step text)
 returns text language sql immutable as $$
@@ -135,9 +156,10 @@ begin
     if identity_of.identity is null then
         return seen;
     end if;
-    return (select coalesce(jsonb_object_agg(pointer, seen #> settle_data.pointer_path(pointer))
-                                filter (where seen #> settle_data.pointer_path(pointer) is not null), '{}')
-            from unnest(identity_of.identity) as pointer);
+    return (select coalesce(jsonb_object_agg(found.pointer, found.value), '{}')
+            from (select pointer, settle_data.at_pointer(seen, pointer) as value
+                  from unnest(identity_of.identity) as pointer) as found
+            where found.value is not null);
 end $$;
 revoke all on function settle_data.identity_of(jsonb, text[], boolean) from public;
 

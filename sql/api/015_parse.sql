@@ -68,7 +68,7 @@ begin
             or bool_or(json_typeof(node.value) = 'number' and not settle_data.number_fits(node.value::pg_catalog.text))
         limit 1
     loop
-        perform settle_data.invalid('request', 'member ' || bad.pointer || ' ' || bad.why);
+        perform settle_data.invalid('request', coalesce('member ' || nullif(bad.pointer, '') || ' ', '') || bad.why);
     end loop;
     return answer;
 end $$;

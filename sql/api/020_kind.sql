@@ -66,6 +66,7 @@ begin
         when 'object' then case when type_of <> 'object' then 'is no table' end
         when 'boolean' then case when type_of <> 'boolean' then 'is not true or false' end
         when 'text' then case when type_of <> 'string' or check_member.value #>> '{}' = '' then 'is no text' end
+        when 'name' then case when type_of <> 'string' then 'is no text' end
         when 'texts' then case when type_of <> 'array' or check_member.value = '[]'
             or jsonb_path_exists(check_member.value, 'strict $[*] ? (@.type() <> "string")') then 'is no list of texts' end
         when 'pointers' then case when type_of <> 'array' or check_member.value = '[]'
@@ -108,9 +109,10 @@ begin
         perform settle_data.invalid('declaration', 'is no object');
     end if;
     for member in
-        select m.key as path, m.value from jsonb_each(check_declaration.declaration) m
+        -- a dot in a name would make it look like the member of a table
+        select replace(m.key, '.', '\.') as path, m.value from jsonb_each(check_declaration.declaration) m
         union all
-        select t.key || '.' || m.key, m.value
+        select t.key || '.' || replace(m.key, '.', '\.'), m.value
         from jsonb_each(check_declaration.declaration) t
         cross join jsonb_each(case when jsonb_typeof(t.value) = 'object' then t.value end) m
     loop
@@ -127,6 +129,10 @@ begin
                  where h in ('sql', 'http', 'command', 'native'));
     if check_declaration.declaration ? 'handler' and handlers <> 1 then
         perform settle_data.invalid('handler', 'names not exactly one of sql, http, command and native');
+    end if;
+    if check_declaration.declaration #>> '{handler,sql}' !~
+        '^(([A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|"([^"]|"")+")(\.(?!$)|$)){1,2}$' then
+        perform settle_data.invalid('handler.sql', 'is no name of a function, as bank.debit');
     end if;
     if check_declaration.declaration ->> 'effect' = 'local' and check_declaration.declaration -> 'handler' ?| '{http,command}' then
         perform settle_data.invalid('effect', 'is local, but an http or command handler acts outside the database');
@@ -179,8 +185,8 @@ declare
 begin
     perform settle_data.check_name('kind', declare_kind.kind, 63);
     perform settle_data.check_declaration(declare_kind.declaration);
-    -- Two declarations of one kind at once: the second sees the first.
-    perform pg_advisory_xact_lock(hashtextextended(declare_kind.kind, 3));
+    -- Two declarations at once: the second sees the first. One lock for all kinds, as each takes a counter of its own.
+    perform pg_advisory_xact_lock(hashtextextended('settle declare_kind', 3));
     old := settle_data.kind_in_force(declare_kind.kind);
     answer.kind := declare_kind.kind;
     if old.declaration = declare_kind.declaration then
