@@ -139,7 +139,7 @@ Result<std::string> find_binaries(const ServerHome& home, const ServerUser& user
                                 "name a database with --db or SETTLE_DB",
                                 server_major_min));
     }
-    const std::string directory = fmt::format("{}/{}/bin", installed_under, *major);
+    std::string directory = fmt::format("{}/{}/bin", installed_under, *major);
     if (!is_complete(directory)) {
         return wrong_version(
             home, *major, fmt::format(", whose server is not installed: run `apt-get install postgresql-{}`", *major));
