@@ -1,5 +1,7 @@
 #include "handler/command_result.hpp"
 
+#include <fmt/format.h>
+
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
@@ -51,12 +53,11 @@ std::optional<CommandResult> command_result_of(const json::value& document) {
 
 std::string to_json(const CommandResult& result) {
     const bool as_text = is_utf8(result.out) && is_utf8(result.err);
-    json::object document;
-    document["exit_status"] = result.exit_status;
-    document["stdout"] = as_text ? result.out : base64_encode(result.out);
-    document["stderr"] = as_text ? result.err : base64_encode(result.err);
-    document["encoding"] = as_text ? "utf8" : "base64";
-    return json::serialize(document);
+    const auto text = [&](const std::string& bytes) {
+        return json::serialize(json::string_view{as_text ? bytes : base64_encode(bytes)});
+    };
+    return fmt::format(R"({{"stderr": {}, "stdout": {}, "encoding": "{}", "exit_status": {}}})", text(result.err),
+                       text(result.out), as_text ? "utf8" : "base64", result.exit_status);
 }
 
 std::optional<CommandResult> command_result_of(std::string_view text) {

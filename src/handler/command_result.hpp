@@ -13,7 +13,8 @@ struct CommandResult {
     std::string err;
 };
 
-// {"exit_status": N, "stdout": "…", "stderr": "…", "encoding": "utf8"}. Where a stream is no UTF-8 or holds U+0000,
+// {"stderr": "…", "stdout": "…", "encoding": "utf8", "exit_status": N}, in the order and spelling in which jsonb gives
+// it back, so that the first answer and its replays are the same bytes. Where a stream is no UTF-8 or holds U+0000,
 // which jsonb cannot, both are base64 and `encoding` says so.
 std::string to_json(const CommandResult& result);
 

@@ -50,13 +50,4 @@ void set_non_blocking(const Descriptor& descriptor) noexcept {
     }
 }
 
-void hold_standard_streams() noexcept {
-    for (int stream = 0; stream < first_free; ++stream) {
-        if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) {
-            // The lowest free number is the one that was just found closed.
-            [[maybe_unused]] const int opened = open("/dev/null", stream == 0 ? O_RDONLY : O_WRONLY);
-        }
-    }
-}
-
 }  // namespace settle::handler

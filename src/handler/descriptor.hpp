@@ -39,7 +39,4 @@ Result<Pipe> make_pipe();
 
 void set_non_blocking(const Descriptor& descriptor) noexcept;
 
-// Opens /dev/null in place of each standard stream that is closed, so that no other file can be mistaken for it.
-void hold_standard_streams() noexcept;
-
 }  // namespace settle::handler

@@ -72,6 +72,9 @@ void OutputRelay::drain() {
         total += size;
     }
     from_.close();
+    for (pollfd receiver = target(); receiver.fd >= 0 && poll(&receiver, 1, 0) == 1; receiver = target()) {
+        write_some();
+    }
 }
 
 void OutputRelay::flush(SignalGate& signals) {

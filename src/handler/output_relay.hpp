@@ -23,7 +23,7 @@ public:
 
     void read_some();
     void write_some();
-    // All that lies in the pipe now, whatever the receiver does. Never waits for the end of the stream.
+    // All that lies in the pipe now, and on to the receiver what it takes at once. Waits for nothing.
     void drain();
     // Writes what is left, however slow the receiver; a signal ends the wait.
     void flush(SignalGate& signals);

@@ -7,13 +7,13 @@ namespace {
 
 TEST(CommandResult, IsPlainTextWhereItCanBe) {
     EXPECT_EQ(to_json({0, "a \"b\"\n\x1b[0m€", ""}),
-              R"({"exit_status":0,"stdout":"a \"b\"\n\u001b[0m€","stderr":"","encoding":"utf8"})");
+              R"({"stderr": "", "stdout": "a \"b\"\n\u001b[0m€", "encoding": "utf8", "exit_status": 0})");
 }
 
 TEST(CommandResult, IsBase64WhereJsonbCannotHoldIt) {
     EXPECT_EQ(to_json({3, std::string{"a\0b", 3}, "err"}),
-              R"({"exit_status":3,"stdout":"YQBi","stderr":"ZXJy","encoding":"base64"})");
-    EXPECT_EQ(to_json({3, "\xff", ""}), R"({"exit_status":3,"stdout":"/w==","stderr":"","encoding":"base64"})");
+              R"({"stderr": "ZXJy", "stdout": "YQBi", "encoding": "base64", "exit_status": 3})");
+    EXPECT_EQ(to_json({3, "\xff", ""}), R"({"stderr": "", "stdout": "/w==", "encoding": "base64", "exit_status": 3})");
 }
 
 TEST(CommandResult, GivesTheBytesBack) {

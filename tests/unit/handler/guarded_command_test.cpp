@@ -61,11 +61,13 @@ protected:
         return pid;
     }
 
-    // In the test's folder, as $1 of the script.
+    // $1 of the script is the test's folder.
     CommandSpec shell(const std::string& script, std::chrono::milliseconds lease = 60s) const {
         return CommandSpec{.path = "/bin/sh",
                            .arguments = {"sh", "-c", script, "sh", folder_},
-                           .variables = {},
+                           .variables = {{"rest", "sleep 1000"},   // the thing under test: a command that goes on
+                                         {"moment", "sleep 0.1"},  // the thing under test: one that needs a moment
+                                         {"step", "sleep 0.01"}},  // the step of a poll
                            .window = window_of(lease),
                            .grace = 500ms,
                            .time_limit_at = std::nullopt,
@@ -124,7 +126,7 @@ TEST_F(GuardedCommandTest, SaysWhichSignalEndedIt) {
 TEST_F(GuardedCommandTest, SetsVariablesInPlaceOfInheritedOnes) {
     setenv("SETTLE_KEY", "inherited", 1);
     CommandSpec spec = shell("env | grep -c ^SETTLE_KEY=; printf %s \"$SETTLE_KEY\"");
-    spec.variables = {{"SETTLE_KEY", "a=b c"}};
+    spec.variables.emplace_back("SETTLE_KEY", "a=b c");
     EXPECT_EQ(run(spec).out, "1\na=b c");
     unsetenv("SETTLE_KEY");
 }
@@ -164,7 +166,7 @@ TEST_F(GuardedCommandTest, RunsAScriptWithoutInterpreterLineAsShellsDo) {
 }
 
 TEST_F(GuardedCommandTest, EndsWithTheWindowEvenIfItIgnoresTheRequest) {
-    const CommandSpec spec = shell("trap '' TERM; sh -c 'echo $$ > $0/grandchild; exec sleep 1000' $1 & wait", 1000ms);
+    const CommandSpec spec = shell("trap '' TERM; sh -c 'echo $$ > $0/grandchild; exec $rest' $1 & wait", 1000ms);
     const CommandEnd end = run(spec);
     EXPECT_LT(BootClock::now(), spec.window.kill_at + 1s);
     EXPECT_EQ(end.stopped, StopReason::window_ended);
@@ -174,7 +176,7 @@ TEST_F(GuardedCommandTest, EndsWithTheWindowEvenIfItIgnoresTheRequest) {
 }
 
 TEST_F(GuardedCommandTest, LivesOnWithEachRenewal) {
-    const CommandSpec spec = shell("while ! [ -e $1/go ]; do sleep 0.01; done; exit 7", 1000ms);
+    const CommandSpec spec = shell("while ! [ -e $1/go ]; do $step; done; exit 7", 1000ms);
     const CommandEnd end = run(spec, [&](GuardedCommand& command) {
         command.extend(window_of(60s));
         EXPECT_TRUE(eventually([&] { return BootClock::now() > spec.window.kill_at + 100ms; }));
@@ -186,7 +188,7 @@ TEST_F(GuardedCommandTest, LivesOnWithEachRenewal) {
 }
 
 TEST_F(GuardedCommandTest, StopsWhenTold) {
-    const CommandEnd end = run(shell("echo $$ > $1/command; exec sleep 1000"), [&](GuardedCommand& command) {
+    const CommandEnd end = run(shell("echo $$ > $1/command; exec $rest"), [&](GuardedCommand& command) {
         pid_in("command");
         command.stop();
     });
@@ -196,7 +198,7 @@ TEST_F(GuardedCommandTest, StopsWhenTold) {
 }
 
 TEST_F(GuardedCommandTest, StopsAtItsTimeLimit) {
-    CommandSpec spec = shell("trap 'exit 0' TERM; echo $$ > $1/command; sleep 1000 & wait");
+    CommandSpec spec = shell("trap 'exit 0' TERM; echo $$ > $1/command; $rest & wait");
     spec.time_limit_at = BootClock::now() + 300ms;
     const CommandEnd end = run(spec);
     EXPECT_EQ(end.stopped, StopReason::time_limit);
@@ -205,8 +207,8 @@ TEST_F(GuardedCommandTest, StopsAtItsTimeLimit) {
 
 TEST_F(GuardedCommandTest, TheGroupMayTidyUpAfterItsShellHasDied) {
     // The shell dies of the request at once; the program behind it needs a moment.
-    const CommandEnd end = run(shell("sh -c 'trap \"sleep 0.1; echo done > $0/tidy; exit\" TERM; echo $$ > $0/inner; "
-                                     "while :; do sleep 0.01; done' "
+    const CommandEnd end = run(shell("sh -c 'trap \"$moment; echo done > $0/tidy; exit\" TERM; echo $$ > $0/inner; "
+                                     "while :; do $step; done' "
                                      "$1; true"),
                                [&](GuardedCommand& command) {
                                    pid_in("inner");
@@ -219,9 +221,9 @@ TEST_F(GuardedCommandTest, TheGroupMayTidyUpAfterItsShellHasDied) {
 
 TEST_F(GuardedCommandTest, NothingOfItOutlivesIt) {
     const CommandEnd end =
-        run(shell("sleep 1000 & echo $! > $1/member; setsid sleep 1000 & echo $! > $1/left; "
-                  "sh -c 'setsid sh -c \"echo \\$\\$ > $0/orphan; sleep 1000\" &' $1; "
-                  "while ! [ -s $1/orphan ]; do sleep 0.01; done; exit 0"));
+        run(shell("$rest & echo $! > $1/member; setsid $rest & echo $! > $1/left; "
+                  "sh -c 'setsid sh -c \"echo \\$\\$ > $0/orphan; $rest\" &' $1; "
+                  "while ! [ -s $1/orphan ]; do $step; done; exit 0"));
     EXPECT_EQ(end.how, How::exited);
     EXPECT_EQ(end.value, 0);
     for (const char* name : {"member", "left", "orphan"}) {
@@ -231,14 +233,14 @@ TEST_F(GuardedCommandTest, NothingOfItOutlivesIt) {
 
 TEST_F(GuardedCommandTest, AHeldOpenPipeDoesNotDelayTheEnd) {
     const auto started_at = BootClock::now();
-    const CommandEnd end = run(shell("echo before; (sleep 1000; echo after) & exit 0"));
+    const CommandEnd end = run(shell("echo before; ($rest; echo after) & exit 0"));
     EXPECT_EQ(end.out, "before\n");
     EXPECT_LT(BootClock::now() - started_at, soon);
 }
 
 TEST_F(GuardedCommandTest, AKilledGuardTakesTheCommandWithIt) {
     const CommandEnd end =
-        run(shell("sleep 1000 & echo $! > $1/grandchild; echo $$ > $1/command; wait"), [&](GuardedCommand&) {
+        run(shell("$rest & echo $! > $1/grandchild; echo $$ > $1/command; wait"), [&](GuardedCommand&) {
             pid_in("command");
             ASSERT_GT(guard(), 0);
             kill(guard(), SIGKILL);
@@ -250,7 +252,7 @@ TEST_F(GuardedCommandTest, AKilledGuardTakesTheCommandWithIt) {
 
 TEST_F(GuardedCommandTest, AFrozenGuardDoesNotKeepTheCommandBeyondTheWindow) {
     const CommandEnd end =
-        run(shell("sleep 1000 & echo $! > $1/grandchild; echo $$ > $1/command; wait", 1000ms), [&](GuardedCommand&) {
+        run(shell("$rest & echo $! > $1/grandchild; echo $$ > $1/command; wait", 1000ms), [&](GuardedCommand&) {
             pid_in("command");
             ASSERT_GT(guard(), 0);
             kill(guard(), SIGSTOP);
@@ -264,7 +266,7 @@ TEST_F(GuardedCommandTest, AFrozenGuardDoesNotKeepTheCommandBeyondTheWindow) {
 TEST_F(GuardedCommandTest, AStatusThatTheGuardCouldNotTellIsFoundOut) {
     // The guard is frozen while the command ends by itself, and killed before it can say so.
     const CommandEnd end =
-        run(shell("echo $$ > $1/command; while ! [ -e $1/go ]; do sleep 0.01; done; exit 5"), [&](GuardedCommand&) {
+        run(shell("echo $$ > $1/command; while ! [ -e $1/go ]; do $step; done; exit 5"), [&](GuardedCommand&) {
             const pid_t command = pid_in("command");
             const pid_t frozen = guard();
             ASSERT_GT(frozen, 0);
@@ -282,7 +284,7 @@ class ProgramTest : public GuardedCommandTest {
 protected:
     void SetUp() override {
         GuardedCommandTest::SetUp();
-        const CommandSpec spec = shell("sleep 1000 & echo $! > $1/grandchild; echo $$ > $1/command; wait", lease);
+        const CommandSpec spec = shell("$rest & echo $! > $1/grandchild; echo $$ > $1/command; wait", lease);
         program_ = fork();
         if (program_ == 0) {
             SignalGate signals;
@@ -338,7 +340,7 @@ TEST_F(GuardedCommandTest, KeepsRecordingWhenNobodyReadsItsOutput) {
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
     close(ends[1]);
-    const CommandEnd end = run(shell("echo one; sleep 0.05; echo two"));
+    const CommandEnd end = run(shell("echo one; $moment; echo two"));
     dup2(real, STDOUT_FILENO);
     close(real);
     EXPECT_EQ(end.how, How::exited);
