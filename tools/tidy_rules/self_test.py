@@ -48,6 +48,8 @@ CASES = [
     ("sleep", "tests/program/a.sh", "sl" + "eep 1\n", 1, "a sleep in a test"),
     ("sleep", "tests/program/a.sh", "# the thing under test\nsl" + "eep 1\nsl" + "eep 2 # the thing under test\n", None,
      None),
+    ("sleep", "tests/unit/a.cpp", "// every sleep of this file is the thing under test\n\n\nf(\"sl" + "eep 9\");\n", None,
+     None),
     ("grants", "sql/api/a.sql", DEFINER.format(PINNED, "null;"), 1, "settle.f: no `revoke all on function"),
     ("grants", "sql/api/a.sql", DEFINER.format(PINNED, "null;") + "revoke all on function settle.ff(text) from public;\n",
      1, "settle.f: no `revoke all on function"),

@@ -11,6 +11,7 @@
 #include <functional>
 #include <future>
 
+// The commands that are run here sleep: every sleep of this file is the thing under test.
 namespace settle::handler {
 namespace {
 
