@@ -60,6 +60,7 @@ private:
     }
     void add_db();
     void add_migrate();
+    void add_lab();
 
     int parse_and_run(Arguments arguments);
     int usage_error(const std::string& message);
@@ -92,6 +93,7 @@ Program::Program() {
     app_.add_flag("--json", context_.json, "One JSON document on standard output, errors too");
     add_db();
     add_migrate();
+    add_lab();
 }
 
 CLI::App* Program::group(const std::string& name, const std::string& what, std::string_view more) {
@@ -129,6 +131,18 @@ void Program::add_migrate() {
     CLI::App* migrate = command(&app_, "migrate", "Install Settle's schema in the database, or upgrade it",
                                 help::migrate, migrate_command, options);
     migrate->add_flag("--print", options->print, "Print the SQL, and change nothing");
+}
+
+void Program::add_lab() {
+    CLI::App* lab = group("lab", "Try what Settle promises, on a small bank of its own", help::lab);
+    const auto add = [&](const std::string& action, const std::string& what, std::string_view more) {
+        const auto options = std::make_shared<LabOptions>(LabOptions{.action = action});
+        command(lab, action, what, more, lab_command, options)
+            ->add_option("--schema", options->schema, "The schema it lies in (default: public)")
+            ->type_name("NAME");
+    };
+    add("init", "Make it in an empty schema: account 1 with a balance of 1000", help::lab_init);
+    add("verify", "Prove on a fresh one, with real concurrency, what is promised", help::lab_verify);
 }
 
 const CLI::App* Program::chosen() const {
