@@ -52,11 +52,18 @@ returns void language plpgsql as $$
 begin
     if check_duration.duration is null then
         perform settle_data.invalid(check_duration.field, 'is required');
-    elsif check_duration.duration < interval '1 millisecond' or check_duration.duration > interval '10 years' then
+    elsif extract(epoch from check_duration.duration) not between 0.001 and 315576000 then
         perform settle_data.invalid(check_duration.field, 'is outside 1 ms to 10 years');
     end if;
 end $$;
 revoke all on function settle_data.check_duration(text, interval) from public;
+
+-- A duration as seconds: what it adds to a time must not depend on the session's zone, as days and months do.
+create or replace function settle_data.seconds_of(duration interval)
+returns interval language sql immutable as $$
+    select make_interval(secs => extract(epoch from seconds_of.duration)::double precision)
+$$;
+revoke all on function settle_data.seconds_of(interval) from public;
 
 -- Whether a JSON number is below 1e309 and has at most 400 digits written out as a decimal.
 create or replace function settle_data.number_fits(number text)

@@ -1,7 +1,7 @@
 -- The way in: begin_operation.
 
--- Answers for an operation that is there. The caller holds the key's lock; the row is locked only where it must be
--- written, and what was read before a lock is read again after it.
+-- Answers for an operation that is there. The caller holds the key's lock, unless the operation stands; the row is
+-- locked only where it must be written, and what was read before a lock is read again after it.
 create or replace function settle_data.meet(given settle_data.operation, kind text, request jsonb, trigger text,
     owner text, lease interval, operator text, reason text)
 returns settle.begin_operation_answer language plpgsql as $$
@@ -76,6 +76,31 @@ begin
 end $$;
 revoke all on function settle_data.check_begin(text, text, text, text, text, interval) from public;
 
+-- Whether an operation stands as it is, so that who comes now does not start it.
+create or replace function settle_data.stands(op settle_data.operation)
+returns boolean language plpgsql as $$
+begin
+    return (stands.op).finished_at is not null or (stands.op).status in ('unknown', 'review')
+        or ((stands.op).status = 'running' and (stands.op).lease_until > clock_timestamp());
+end $$;
+revoke all on function settle_data.stands(settle_data.operation) from public;
+
+-- Meets an operation that stands, for one whose repeat is not recorded: nothing is to be written, so nothing is locked,
+-- and the repeat waits for no other transaction's.
+create or replace function settle_data.meet_standing(op settle_data.operation, kind text, request jsonb, trigger text,
+    owner text, lease interval)
+returns settle.begin_operation_answer language plpgsql as $$
+begin
+    if settle_data.check_begin((meet_standing.op).key, meet_standing.kind, (meet_standing.op).namespace,
+            meet_standing.trigger, meet_standing.owner, meet_standing.lease)
+        and settle_data.check_request('request', meet_standing.request) then
+        return settle_data.meet(meet_standing.op, meet_standing.kind, meet_standing.request, meet_standing.trigger,
+                                meet_standing.owner, meet_standing.lease, null, null);
+    end if;
+    return null;
+end $$;
+revoke all on function settle_data.meet_standing(settle_data.operation, text, jsonb, text, text, interval) from public;
+
 -- Creates or meets an operation under its key's lock. With `write_once` nothing is written for a new one: the answer's
 -- outcome is `absent`, and the caller, still under the lock, writes the whole record at the end.
 create or replace function settle_data.enter(namespace text, key text, kind text, request jsonb, trigger text,
@@ -88,6 +113,7 @@ declare
     answer settle.begin_operation_answer;
     lock_id bigint := hashtextextended(enter.namespace || '/' || enter.key, 1);
     started_at timestamptz;
+    until_at timestamptz;
     hashed boolean;
 begin
     if not settle_data.is_name(enter.key, 511) or not settle_data.is_name(enter.kind, 63)
@@ -105,6 +131,10 @@ begin
 
     if not pg_try_advisory_xact_lock(lock_id) and not settle_data.wait_for_key(lock_id) then
         select o.* into op from settle_data.operation o where o.namespace = enter.namespace and o.key = enter.key;
+        if op.finished_at is not null then
+            -- A repeat that could not be recorded in time is answered all the same.
+            return settle_data.meet(op, enter.kind, enter.request, 'call', enter.owner, enter.lease, null, null);
+        end if;
         answer := settle_data.answer_of(op, 'in_progress');
         answer.status := coalesce(answer.status, 'running');
         return answer;
@@ -115,6 +145,12 @@ begin
         if found then
             return settle_data.meet(op, enter.kind, enter.request, enter.trigger, enter.owner, enter.lease,
                                     enter.operator, enter.reason);
+        elsif current_setting('settle.running', true) like '%/' || lock_id || '/%' then
+            -- begun by `run` in this very transaction, whose handler asks now
+            answer.outcome := 'in_progress';
+            answer.status := 'running';
+            answer.holder := session_user;
+            return answer;
         elsif enter.write_once then
             answer.outcome := 'absent';
             return answer;
@@ -122,6 +158,9 @@ begin
 
         revision := settle_data.kind_in_force(enter.kind);
         started_at := clock_timestamp();
+        if enter.lease is not null then
+            until_at := started_at + settle_data.seconds_of(enter.lease);
+        end if;
         hashed := coalesce(revision.secret, false) or octet_length(enter.request::text) > 8192;
         insert into settle_data.operation (namespace, key, kind, status, effect, trigger, owner, token, revision,
             attempt_count, counter, request, digest, created_at, started_at, lease_until, open_since, compensates,
@@ -130,7 +169,7 @@ begin
             enter.trigger, enter.owner, 1, coalesce(revision.revision, 0), 1, coalesce(revision.counter, 0),
             case when revision.secret then null else enter.request end,
             case when hashed then settle_data.digest_under(revision, enter.request) end,
-            started_at, started_at, started_at + enter.lease, case when enter.lease is not null then started_at end,
+            started_at, started_at, until_at, case when enter.lease is not null then started_at end,
             enter.compensates, enter.operator, enter.reason)
         -- Those who create without the key's lock (batches) meet us here. A stronger isolation level raises 40001 by
         -- itself where the winner lies outside its snapshot.
@@ -141,7 +180,7 @@ begin
     answer.token := 1;
     answer.execution_id := enter.key || '#1';
     answer.status := 'running';
-    answer.lease_until := started_at + enter.lease;
+    answer.lease_until := until_at;
     answer.attempt_count := 1;
     return answer;
 end $$;
@@ -176,7 +215,8 @@ begin
     if right(begin_operation.key, 5) = '~undo' then
         perform settle_data.check_key(begin_operation.key);
     elsif op.finished_at is not null and op.kind = begin_operation.kind and op.request = begin_operation.request
-        and op.digest is null and begin_operation.trigger = 'call' then
+        and op.digest is null and begin_operation.trigger = 'call' and begin_operation.lease is null
+        and begin_operation.owner is null and begin_operation.effect is null then
         perform settle_data.note_repeat(op, 'replayed', 'call', null, null, null);
         return settle_data.answer_of(op, 'replayed');
     elsif op.key is null then
@@ -184,6 +224,10 @@ begin
     end if;
     if begin_operation.effect not in ('local', 'keyed', 'opaque') then
         perform settle_data.invalid('effect', 'is none of local, keyed, opaque');
+    end if;
+    if op.key is not null and begin_operation.trigger not in ('schedule', 'manual') and settle_data.stands(op) then
+        return settle_data.meet_standing(op, begin_operation.kind, begin_operation.request, begin_operation.trigger,
+            coalesce(begin_operation.owner, session_user), begin_operation.lease);
     end if;
     return settle_data.enter(begin_operation.namespace, begin_operation.key, begin_operation.kind,
         begin_operation.request, begin_operation.trigger, coalesce(begin_operation.owner, session_user),

@@ -30,6 +30,15 @@ begin
 end $$;
 revoke all on function settle_data.check_token(bigint) from public;
 
+-- Whether the execution under this token, the current one, may still report how it ended: it runs, lapsed or not; or its
+-- loss was noticed, and nobody has taken over or decided since.
+create or replace function settle_data.may_report(op settle_data.operation)
+returns boolean language sql immutable as $$
+    select (may_report.op).status in ('running', 'unknown')
+        or ((may_report.op).status = 'pending' and (may_report.op).outcome = 'lost' and (may_report.op).next_trigger = 'takeover')
+$$;
+revoke all on function settle_data.may_report(settle_data.operation) from public;
+
 -- Ends an execution with its operation's final answer. Accepted of the current token, lapsed or not, while nobody has
 -- taken over, and while the operation is unknown: it reports what happened. A repeat of the same ending, whose first
 -- answer was lost, is answered like the first.
@@ -40,14 +49,16 @@ declare
     op settle_data.operation;
     kept jsonb := finish.result;
     now_at timestamptz;
-    not_stored_code text;
-    not_stored text;
+    class_of text := case finish.status when 'failed' then 'refused' end;
+    -- what the execution keeps beside the operation's answer: the refusal, with its detail where that is mere text
+    code_of text := finish.code;
+    said text := case jsonb_typeof(finish.detail) when 'string' then settle_data.kept_text(finish.detail #>> '{}') end;
 begin
     op := settle_data.lock_operation(finish.namespace, finish.key);
     if finish.token is null or finish.token < 1 then
         perform settle_data.check_token(finish.token);
     end if;
-    if op.token <> finish.token or op.status not in ('running', 'unknown') then
+    if op.token <> finish.token or not (op.status = 'running' or settle_data.may_report(op)) then
         -- the same ending again; anything else is stale
         if op.token = finish.token and op.status = finish.status and op.outcome is null
             and op.result_ref is not distinct from finish.result_ref
@@ -63,20 +74,20 @@ begin
     if pg_column_size(kept) > 4000 and octet_length(kept::text) > 1048576 then
         -- The operation has succeeded whatever its answer weighs; it must neither run again nor stay open.
         kept := null;
-        not_stored_code := 'RESULT_TOO_LARGE';
-        not_stored := format('the result of %s bytes is over the limit of 1048576 and was not stored',
-                                octet_length(finish.result::text));
+        code_of := 'RESULT_TOO_LARGE';
+        said := format('the result of %s bytes is over the limit of 1048576 and was not stored',
+                       octet_length(finish.result::text));
     end if;
     now_at := clock_timestamp();
     if op.token > 1 then
         perform settle_data.end_execution(op, case finish.status when 'failed' then 'refused' else 'succeeded' end, now_at,
-                                          null, not_stored_code, not_stored);
+                                          class_of, code_of, said);
     end if;
     update settle_data.operation o
     set status = finish.status, result_ref = finish.result_ref, result = kept, failure_code = finish.code,
         failure_detail = finish.detail, finished_at = now_at, lease_until = null, open_since = null, outcome = null,
-        ended_at = null, error_class = null, error_code = not_stored_code, error_message = not_stored,
-        error_detail = null, next_trigger = null, cancel_requested = null
+        ended_at = null, error_class = class_of, error_code = code_of, error_message = said,
+        error_detail = null, next_trigger = null, next_attempt_at = null, cancel_requested = null
     where o.namespace = finish.namespace and o.key = finish.key and o.token = finish.token;
     op.outcome := 'done';
     return op;
@@ -94,6 +105,9 @@ declare
     op settle_data.operation;
     answer settle.complete_answer;
 begin
+    if complete.result_ref is not null then
+        perform settle_data.check_name('result_ref', complete.result_ref, 255);
+    end if;
     op := settle_data.finish(complete.namespace, complete.key, complete.token, 'succeeded',
         coalesce(complete.result_ref, settle_data.reference_in(complete.result)), complete.result, null, null);
     answer.outcome := case op.outcome when 'stale' then 'stale' else 'completed' end;
@@ -151,7 +165,7 @@ declare
 begin
     seconds := least(extract(epoch from cap)::double precision,
                      extract(epoch from base)::double precision * power(2.0, least(greatest(retry_at.attempt - 1, 0), 62)));
-    asked := least(greatest(retry_at.retry_after, interval '0'), greatest(cap, interval '1 day'));
+    asked := least(greatest(settle_data.seconds_of(retry_at.retry_after), interval '0'), greatest(cap, interval '24 hours'));
     return retry_at.at + greatest(make_interval(secs => random() * seconds), asked);
 end $$;
 revoke all on function settle_data.retry_at(jsonb, integer, interval, timestamptz) from public;
@@ -160,7 +174,7 @@ revoke all on function settle_data.retry_at(jsonb, integer, interval, timestampt
 create or replace function settle_data.kept_text(message text)
 returns text language sql immutable as $$
     select case when octet_length(kept_text.message) <= 65536 then kept_text.message
-        else left(kept_text.message, 16000) || ' [settle: cut, ' || octet_length(kept_text.message) || ' bytes in all]' end
+        else left(kept_text.message, 16000) || ' [settle: cut, ' || octet_length(kept_text.message)::text || ' bytes in all]' end
 $$;
 revoke all on function settle_data.kept_text(text) from public;
 
@@ -195,7 +209,8 @@ begin
     answer.current_token := op.token;
     answer.holder := op.owner;
     answer.status := op.status;
-    if op.token <> fail.token or op.status <> 'running' then
+    -- An unknown one stays unknown: that it failed is no evidence that nothing was applied.
+    if op.token <> fail.token or op.status = 'unknown' or not settle_data.may_report(op) then
         answer.outcome := 'stale';
         return answer;
     end if;

@@ -65,7 +65,7 @@ begin
         answer.outcome := 'stale';
         return answer;
     end if;
-    answer.lease_until := now_at + renew.lease;
+    answer.lease_until := now_at + settle_data.seconds_of(renew.lease);
     update settle_data.operation o set lease_until = answer.lease_until
     where o.namespace = renew.namespace and o.key = renew.key and o.token = renew.token;
     answer.outcome := 'renewed';

@@ -34,50 +34,48 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     row_of settle_data.lease;
     answer settle.acquire_lease_answer;
+    waited boolean := true;
     now_at timestamptz;
+    span interval := settle_data.seconds_of(acquire_lease.ttl);
     lock_id bigint := hashtextextended(acquire_lease.namespace || '/' || acquire_lease.resource, 2);
 begin
     perform settle_data.check_lease(acquire_lease.namespace, acquire_lease.resource, acquire_lease.holder, acquire_lease.ttl);
-    loop
+    while answer.outcome is null loop
         select l.* into row_of from settle_data.lease l
         where l.namespace = acquire_lease.namespace and l.resource = acquire_lease.resource;
         now_at := clock_timestamp();
-        if found and row_of.lease_until > now_at then
-            exit;
-        elsif found then
-            select l.* into row_of from settle_data.lease l
+        if row_of.lease_until > now_at or not waited then
+            answer.outcome := 'held';
+        elsif row_of.token is null then
+            waited := pg_try_advisory_xact_lock(lock_id) or settle_data.wait_for_key(lock_id);
+            continue when not waited;
+            now_at := clock_timestamp();
+            insert into settle_data.lease (namespace, resource, token, holder, granted_at, lease_until)
+            values (acquire_lease.namespace, acquire_lease.resource, 1, acquire_lease.holder, now_at, now_at + span)
+            on conflict on constraint lease_pkey do nothing
+            returning * into row_of;
+            continue when not found;
+            answer.outcome := 'granted';
+        else
+            perform from settle_data.lease l
             where l.namespace = acquire_lease.namespace and l.resource = acquire_lease.resource for update skip locked;
             if not found then
-                exit when not settle_data.wait_for_lease(acquire_lease.namespace, acquire_lease.resource);
-                select l.* into row_of from settle_data.lease l
-                where l.namespace = acquire_lease.namespace and l.resource = acquire_lease.resource;
+                waited := settle_data.wait_for_lease(acquire_lease.namespace, acquire_lease.resource);
+                continue when not waited;
             end if;
+            -- locked now, and looked at again: who held it may have renewed or given it to another meanwhile
+            select l.* into row_of from settle_data.lease l
+            where l.namespace = acquire_lease.namespace and l.resource = acquire_lease.resource;
             now_at := clock_timestamp();
-            exit when row_of.lease_until > now_at;
-            answer.token := row_of.token + 1;
+            continue when row_of.lease_until > now_at;
             update settle_data.lease l
-            set token = answer.token, holder = acquire_lease.holder, granted_at = now_at,
-                lease_until = now_at + acquire_lease.ttl, released_at = null
-            where l.namespace = acquire_lease.namespace and l.resource = acquire_lease.resource and l.token = row_of.token;
-        else
-            if not pg_try_advisory_xact_lock(lock_id) and not settle_data.wait_for_key(lock_id) then
-                answer.outcome := 'held';
-                return answer;
-            end if;
-            now_at := clock_timestamp();
-            answer.token := 1;
-            insert into settle_data.lease (namespace, resource, token, holder, granted_at, lease_until)
-            values (acquire_lease.namespace, acquire_lease.resource, 1, acquire_lease.holder, now_at,
-                    now_at + acquire_lease.ttl)
-            on conflict on constraint lease_pkey do nothing;
-            continue when not found;
+            set token = row_of.token + 1, holder = acquire_lease.holder, granted_at = now_at,
+                lease_until = now_at + span, released_at = null
+            where l.namespace = acquire_lease.namespace and l.resource = acquire_lease.resource and l.token = row_of.token
+            returning * into row_of;
+            answer.outcome := 'granted';
         end if;
-        answer.outcome := 'granted';
-        answer.holder := acquire_lease.holder;
-        answer.lease_until := now_at + acquire_lease.ttl;
-        return answer;
     end loop;
-    answer.outcome := 'held';
     answer.token := row_of.token;
     answer.holder := row_of.holder;
     answer.lease_until := row_of.lease_until;
@@ -110,7 +108,7 @@ begin
         answer.outcome := 'lost';
         return answer;
     end if;
-    answer.lease_until := now_at + renew_lease.ttl;
+    answer.lease_until := now_at + settle_data.seconds_of(renew_lease.ttl);
     update settle_data.lease l set lease_until = answer.lease_until
     where l.namespace = renew_lease.namespace and l.resource = renew_lease.resource and l.token = renew_lease.token;
     answer.outcome := 'renewed';

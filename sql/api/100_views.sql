@@ -11,7 +11,7 @@ grant execute on function settle.schema_version()
     to settle_app, settle_worker, settle_operator, settle_viewer, settle_handler, settle_admin;
 
 create or replace function settle_data.last_error(op settle_data.operation)
-returns jsonb language sql immutable as $$
+returns jsonb language sql stable as $$
     select case when (last_error.op).error_code is not null or (last_error.op).error_class is not null then
         jsonb_build_object('class', (last_error.op).error_class, 'code', (last_error.op).error_code,
                            'message', (last_error.op).error_message) end
@@ -41,7 +41,7 @@ grant select on settle.operations to settle_viewer;
 
 -- What an execution ended with; the detail as it came, nulls in it included.
 create or replace function settle_data.execution_error(class text, code text, message text, detail jsonb)
-returns jsonb language sql immutable as $$
+returns jsonb language sql stable as $$
     select case when execution_error.code is not null or execution_error.class is not null then
         jsonb_build_object('class', execution_error.class, 'code', execution_error.code,
                            'message', execution_error.message)

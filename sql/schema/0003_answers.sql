@@ -34,5 +34,5 @@ create type settle.declare_kind_answer as (outcome text, kind text, revision int
 
 -- What `run` carries from its beginning to its end; not for callers.
 create type settle.run_state as (
-    answer settle.begin_operation_answer, handler text, write_once boolean, started_at timestamptz
+    answer settle.begin_operation_answer, handler text, write_once boolean, started_at timestamptz, revision integer
 );
