@@ -164,18 +164,20 @@ std::string Program::chosen_name() const {
 
 std::string Program::explain(const CLI::ParseError& error) const {
     const CLI::App* app = chosen();
+    const bool runs = runs_.contains(app);
     const Arguments rest = app_.remaining(true);
-    if (!rest.empty() && !rest.front().starts_with('-') && !runs_.contains(app)) {
+    const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+    if (!missing && dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) {
+        return error.what();
+    }
+    if (!rest.empty() && !rest.front().starts_with('-') && !runs) {
         return fmt::format("there is no command `{} {}`", chosen_name(), rest.front());
     }
     if (!rest.empty()) {
         return fmt::format("`{}` takes no `{}`{}", chosen_name(), rest.front(),
                            help_->takes_command.contains(app) ? " (the program to run follows `--`)" : "");
     }
-    if (!runs_.contains(app)) {
-        return fmt::format("`{}` needs a command", chosen_name());
-    }
-    return error.what();
+    return runs ? error.what() : fmt::format("`{}` needs a command", chosen_name());
 }
 
 int Program::usage_error(const std::string& message) {

@@ -224,6 +224,9 @@ Result<void> PrivateServer::down(Deadline deadline) {
         }
         wait_a_moment(answer_poll);
     }
+    if (const std::string sockets = socket_directory(home); sockets != home.data()) {
+        rmdir(sockets.c_str());  // the next start makes it again
+    }
     return {};
 }
 

@@ -133,6 +133,35 @@ def home(settle):
             assert stopped.code == 0, stopped
 
 
+@pytest.fixture(scope="session")
+def stopped_home():
+    """A home with a migrated cluster that was shut down: copied, it saves most tests the making."""
+    with support.temporary_directory("settle-made.") as directory:
+        env = {**support.clean_environment(), "SETTLE_HOME": directory + "/home"}
+        for action in ("url", "down"):
+            subprocess.run([PROGRAM, "db", action], env=env, check=True, capture_output=True, timeout=120)
+        os.remove(directory + "/home/server.log")
+        yield directory + "/home"
+
+
+@pytest.fixture
+def new_db(settle, home):
+    """new_db("up") → settle db up, with a home that is not there yet"""
+
+    def run(*arguments, **options):
+        env = {"SETTLE_HOME": home, **options.pop("env", {})}
+        return settle("db", *arguments, env=env, **options)
+
+    return run
+
+
+@pytest.fixture
+def db(new_db, home, stopped_home):
+    """db("up") → settle db up, with a home whose cluster is made already"""
+    subprocess.run(["cp", "-a", stopped_home, home], check=True)
+    return new_db
+
+
 @pytest.fixture
 def psql():
     """psql(url, sql) → what it prints, unaligned; raises with the server's words on an error."""
