@@ -27,15 +27,17 @@ begin
 end $$;
 revoke all on function settle_data.record_decision(settle_data.operation, text, text, text, text, jsonb) from public;
 
--- The request of a compensation: what was asked, and what came of it. Where both together are over the limit the
--- reference alone is left, for an effect must not become impossible to undo by the size of its answer.
+-- The request of a compensation: what was asked, and what came of it. Where both together are over the limit, or so deep
+-- that no digest could be taken, the reference alone is left: an effect must not become impossible to undo by the size
+-- or the shape of its answer. (Hence, too, it may be deeper than a caller's own request.)
 create or replace function settle_data.compensation_request(op settle_data.operation)
 returns jsonb language plpgsql immutable as $$
 declare
     whole jsonb := jsonb_build_object('key', (compensation_request.op).key, 'request', (compensation_request.op).request,
         'result', (compensation_request.op).result, 'result_ref', (compensation_request.op).result_ref);
 begin
-    if octet_length(whole::text) <= 1048576 then
+    if octet_length(whole::text) <= 1048576
+        and not jsonb_path_exists(whole, 'strict $.**{100} ? (@.type() == "object" || @.type() == "array")') then
         return whole;
     end if;
     return whole || '{"request": null, "result": null}';
@@ -61,8 +63,8 @@ declare
     now_at timestamptz;
 begin
     perform settle_data.check_operator(begin_compensation.operator, begin_compensation.reason);
-    perform settle_data.check_name('namespace', begin_compensation.namespace, 63);
-    perform settle_data.check_name('key', begin_compensation.key, 511);
+    perform settle_data.check_begin(begin_compensation.key, 'undo', begin_compensation.namespace,
+        begin_compensation.trigger, begin_compensation.owner, begin_compensation.lease);
     if not pg_try_advisory_xact_lock(lock_id) and not settle_data.wait_for_key(lock_id) then
         answer.outcome := 'in_progress';
         answer.status := 'running';
@@ -83,6 +85,9 @@ begin
 
     now_at := clock_timestamp();
     if op.status = 'running' and op.lease_until <= now_at then
+        if not settle_data.wait_for_row(op.namespace, op.key) then
+            return settle_data.answer_of(op, 'in_progress');
+        end if;
         op := settle_data.lock_operation(op.namespace, op.key);
         now_at := clock_timestamp();
         if op.status = 'running' and op.lease_until <= now_at then

@@ -60,9 +60,42 @@ begin
 end $$;
 revoke all on function settle_data.lock_for_operator(text, text, text, text) from public;
 
+-- What a decision changes in the request, before and after.
+create or replace function settle_data.revision_detail(op settle_data.operation, request jsonb)
+returns jsonb language plpgsql as $$
+begin
+    if revision_detail.request is null then
+        return null;
+    end if;
+    return jsonb_build_object('revised_from', (revision_detail.op).request, 'revised_to', revision_detail.request);
+end $$;
+revoke all on function settle_data.revision_detail(settle_data.operation, jsonb) from public;
+
+-- Whether a second person has to agree before this decision counts, having recorded the first one's approval.
+create or replace function settle_data.needs_approval(op settle_data.operation, decision text, operator text, reason text,
+                                                      detail jsonb)
+returns boolean language plpgsql as $$
+begin
+    if coalesce(((settle_data.kind_at((needs_approval.op).kind, (needs_approval.op).revision)).declaration
+                 #>> '{review,approvals}')::integer, 1) < 2 then
+        return false;
+    elsif exists (select from settle_data.decision d
+                  where d.namespace = (needs_approval.op).namespace and d.key = (needs_approval.op).key
+                      and d.act = 'approve ' || needs_approval.decision and d.operator <> needs_approval.operator
+                      and d.decided_at >= (needs_approval.op).open_since
+                      and d.detail is not distinct from needs_approval.detail) then
+        return false;
+    end if;
+    perform settle_data.record_decision(needs_approval.op, 'approve ' || needs_approval.decision, needs_approval.operator,
+        needs_approval.reason, (needs_approval.op).status, needs_approval.detail);
+    return true;
+end $$;
+revoke all on function settle_data.needs_approval(settle_data.operation, text, text, text, jsonb) from public;
+
 -- Has an operation in review, or a failed one whose kind says `review.rerun_failed`, run again under its key, due now.
--- Outcomes: `done` (status pending), `refused` with the reason. A success is never run again: the wish is recorded as a
--- replay. `request` is the whole revised request; its identity fields must be the stored ones.
+-- Outcomes: `done` (status pending), `approved` (in review, and the kind asks for two people: this was the first),
+-- `refused` with the reason. A success is never run again: the wish is recorded as a replay. `request` is the whole
+-- revised request; its identity fields must be the stored ones.
 create or replace function settle.rerun(key text, operator text, reason text, request jsonb default null,
     namespace text default 'default')
 returns settle.operator_answer
@@ -70,14 +103,19 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     op settle_data.operation;
     answer settle.operator_answer;
+    detail jsonb;
 begin
     op := settle_data.lock_for_operator(rerun.namespace, rerun.key, rerun.operator, rerun.reason);
     answer.status := op.status;
     if op.status = 'review' or (op.status = 'failed'
         and (settle_data.kind_at(op.kind, op.revision)).declaration #>> '{review,rerun_failed}' = 'true') then
         perform settle_data.check_revision(op, rerun.request);
-        perform settle_data.record_decision(op, 'rerun', rerun.operator, rerun.reason, 'pending',
-            case when rerun.request is not null then jsonb_build_object('revised_from', op.request) end);
+        detail := settle_data.revision_detail(op, rerun.request);
+        if op.status = 'review' and settle_data.needs_approval(op, 'rerun', rerun.operator, rerun.reason, detail) then
+            answer.outcome := 'approved';
+            return answer;
+        end if;
+        perform settle_data.record_decision(op, 'rerun', rerun.operator, rerun.reason, 'pending', detail);
         perform settle_data.reopen(op, rerun.request);
         answer.outcome := 'done';
         answer.status := 'pending';
@@ -100,7 +138,8 @@ revoke all on function settle.rerun(text, text, text, jsonb, text) from public;
 grant execute on function settle.rerun(text, text, text, jsonb, text) to settle_operator;
 
 -- As begin_operation with trigger `manual`, and has a failed or reviewed operation run again under its key, at once and
--- by the caller; a success is replayed, an unknown one stays unknown until someone decides.
+-- by the caller; a success is replayed, an unknown one stays unknown until someone decides, and one in review whose kind
+-- asks for two people stays `frozen` until the second.
 create or replace function settle.begin_rerun(key text, kind text, request jsonb, operator text, reason text,
     namespace text default 'default', owner text default null, lease interval default null, effect text default null)
 returns settle.begin_operation_answer
@@ -111,10 +150,13 @@ declare
 begin
     perform settle_data.check_operator(begin_rerun.operator, begin_rerun.reason);
     perform settle_data.check_key(begin_rerun.key);
-    if pg_try_advisory_xact_lock(lock_id) or settle_data.wait_for_key(lock_id) then
+    if (pg_try_advisory_xact_lock(lock_id) or settle_data.wait_for_key(lock_id))
+        and settle_data.wait_for_row(begin_rerun.namespace, begin_rerun.key) then
         select o.* into op from settle_data.operation o
-        where o.namespace = begin_rerun.namespace and o.key = begin_rerun.key for no key update;
-        if op.status in ('failed', 'review') and settle_data.same_request(op, begin_rerun.kind, begin_rerun.request) then
+        where o.namespace = begin_rerun.namespace and o.key = begin_rerun.key;
+        if op.status in ('failed', 'review') and settle_data.same_request(op, begin_rerun.kind, begin_rerun.request)
+            and not (op.status = 'review'
+                     and settle_data.needs_approval(op, 'rerun', begin_rerun.operator, begin_rerun.reason, null)) then
             perform settle_data.record_decision(op, 'rerun', begin_rerun.operator, begin_rerun.reason, 'pending');
             perform settle_data.reopen(op, null);
         end if;
@@ -125,27 +167,6 @@ begin
 end $$;
 revoke all on function settle.begin_rerun(text, text, jsonb, text, text, text, text, interval, text) from public;
 grant execute on function settle.begin_rerun(text, text, jsonb, text, text, text, text, interval, text) to settle_operator;
-
--- Whether a second person has to agree before this decision counts, having recorded the first one's approval.
-create or replace function settle_data.needs_approval(op settle_data.operation, decision text, operator text, reason text,
-                                                      detail jsonb)
-returns boolean language plpgsql as $$
-begin
-    if coalesce(((settle_data.kind_at((needs_approval.op).kind, (needs_approval.op).revision)).declaration
-                 #>> '{review,approvals}')::integer, 1) < 2 then
-        return false;
-    elsif exists (select from settle_data.decision d
-                  where d.namespace = (needs_approval.op).namespace and d.key = (needs_approval.op).key
-                      and d.act = 'approve ' || needs_approval.decision and d.operator <> needs_approval.operator
-                      and d.decided_at >= (needs_approval.op).open_since
-                      and d.detail is not distinct from needs_approval.detail) then
-        return false;
-    end if;
-    perform settle_data.record_decision(needs_approval.op, 'approve ' || needs_approval.decision, needs_approval.operator,
-        needs_approval.reason, (needs_approval.op).status, needs_approval.detail);
-    return true;
-end $$;
-revoke all on function settle_data.needs_approval(settle_data.operation, text, text, text, jsonb) from public;
 
 -- Settles an operation in review or unknown, for good: `rerun` (again under its key), `succeeded` (it was applied;
 -- `result_ref` says where), `failed`, `cancelled` (it was not applied, and shall not be), `compensate` (it was applied,
@@ -187,8 +208,8 @@ begin
         answer.reason := 'its kind declares no compensation: decide succeeded, then use begin_compensation';
         return answer;
     end if;
-    detail := nullif(jsonb_strip_nulls(jsonb_build_object('result_ref', decide.result_ref,
-        'revised_from', case when decide.request is not null then op.request end)), '{}');
+    detail := coalesce(settle_data.revision_detail(op, decide.request),
+        case when decide.result_ref is not null then jsonb_build_object('result_ref', decide.result_ref) end);
     if settle_data.needs_approval(op, decide.decision, decide.operator, decide.reason, detail) then
         answer.outcome := 'approved';
         return answer;
@@ -241,8 +262,9 @@ end $$;
 revoke all on function settle_data.queue_compensation(settle_data.operation, text, text, text, timestamptz) from public;
 
 -- Cancels an operation that waits or is in review; asks for it where one is running. Outcomes: `done` (cancelled: it
--- never ran, or not again), `requested` (its holder sees cancel_requested at the next renewal), `already_decided`
--- (final), `refused` (unknown: what may have happened cannot be called cancelled).
+-- never ran, or not again), `approved` (in review, and the kind asks for two people: this was the first), `requested`
+-- (its holder sees cancel_requested at the next renewal), `already_decided` (final), `refused` (unknown: what may have
+-- happened cannot be called cancelled).
 create or replace function settle.cancel(key text, operator text, reason text, namespace text default 'default')
 returns settle.operator_answer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -252,7 +274,9 @@ declare
 begin
     op := settle_data.lock_for_operator(cancel.namespace, cancel.key, cancel.operator, cancel.reason);
     answer.status := op.status;
-    if op.status in ('pending', 'review') then
+    if op.status = 'review' and settle_data.needs_approval(op, 'cancelled', cancel.operator, cancel.reason, null) then
+        answer.outcome := 'approved';
+    elsif op.status in ('pending', 'review') then
         perform settle_data.record_decision(op, 'cancel', cancel.operator, cancel.reason, 'cancelled');
         update settle_data.operation o
         set status = 'cancelled', finished_at = clock_timestamp(), open_since = null, next_attempt_at = null,
