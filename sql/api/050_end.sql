@@ -25,7 +25,7 @@ create or replace function settle_data.check_token(token bigint)
 returns void language plpgsql as $$
 begin
     if check_token.token is null or check_token.token < 1 then
-        perform settle_data.invalid('token', 'is no token of an execution');
+        perform settle_data.invalid('token', 'is no token: the lowest is 1');
     end if;
 end $$;
 revoke all on function settle_data.check_token(bigint) from public;
