@@ -91,9 +91,9 @@ Program::Program() {
     app_.add_option("--namespace", context_.name_space, "Whose keys and resources (default: default)")
         ->type_name("NAME");
     app_.add_flag("--json", context_.json, "One JSON document on standard output, errors too");
+    add_lab();
     add_db();
     add_migrate();
-    add_lab();
 }
 
 CLI::App* Program::group(const std::string& name, const std::string& what, std::string_view more) {
@@ -134,15 +134,16 @@ void Program::add_migrate() {
 }
 
 void Program::add_lab() {
-    CLI::App* lab = group("lab", "Try what Settle promises, on a small bank of its own", help::lab);
+    CLI::App* lab = group("lab", "A small bank on which Settle proves what it promises", help::lab);
     const auto add = [&](const std::string& action, const std::string& what, std::string_view more) {
-        const auto options = std::make_shared<LabOptions>(LabOptions{.action = action});
+        const auto options = std::make_shared<LabOptions>();
+        options->action = action;
         command(lab, action, what, more, lab_command, options)
-            ->add_option("--schema", options->schema, "The schema it lies in (default: public)")
+            ->add_option("--schema", options->schema, "Where its tables lie (default: public)")
             ->type_name("NAME");
     };
-    add("init", "Make it in an empty schema: account 1 with a balance of 1000", help::lab_init);
-    add("verify", "Prove on a fresh one, with real concurrency, what is promised", help::lab_verify);
+    add("init", "Make it in an empty schema, in any database", help::lab_init);
+    add("verify", "Try it with real concurrency, and print what was seen", help::lab_verify);
 }
 
 const CLI::App* Program::chosen() const {
