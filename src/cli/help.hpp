@@ -126,7 +126,7 @@ never run again. The decision is recorded with the operator and the reason.
 Example:
   settle rerun invoice:2026-03 --operator ann --reason "address corrected" --revise '{"to":"x@y"}'
 
-Exit status: 0 done; 1 refused, and why; 105, 106 as in `settle exec`; 108 no such
+Exit status: 0 done; 1 refused, and why; 104, 105 as in `settle exec`; 108 no such
 operation.)help";
 
 inline constexpr std::string_view review = R"help(

@@ -60,6 +60,9 @@ private:
     }
     void add_db();
     void add_migrate();
+    void add_reading();
+    void add_rerun();
+    void add_review();
     void add_lab();
 
     int parse_and_run(Arguments arguments);
@@ -91,9 +94,13 @@ Program::Program() {
     app_.add_option("--namespace", context_.name_space, "Whose keys and resources (default: default)")
         ->type_name("NAME");
     app_.add_flag("--json", context_.json, "One JSON document on standard output, errors too");
+    add_reading();
+    add_rerun();
+    add_review();
     add_lab();
     add_db();
     add_migrate();
+    command(&app_, "doctor", "Check every setting and every invariant", help::doctor, doctor_command);
 }
 
 CLI::App* Program::group(const std::string& name, const std::string& what, std::string_view more) {
@@ -115,6 +122,16 @@ CLI::App* Program::command(CLI::App* parent, const std::string& name, const std:
     return added;
 }
 
+CLI::Option* add_key(CLI::App* command, std::string& key) {
+    return command->add_option("KEY", key, "The operation's key")->required();
+}
+
+// Every act of a person is recorded with who and why.
+void add_operator(CLI::App* command, std::string& name, std::string& reason) {
+    command->add_option("--operator", name, "Who decides")->type_name("NAME")->required();
+    command->add_option("--reason", reason, "Why, for the record")->type_name("TEXT")->required();
+}
+
 void Program::add_db() {
     CLI::App* db = group("db", "The private PostgreSQL: start, stop, look, connect", help::db);
     const auto add = [&](const std::string& action, const std::string& what, std::string_view more) {
@@ -131,6 +148,53 @@ void Program::add_migrate() {
     CLI::App* migrate = command(&app_, "migrate", "Install Settle's schema in the database, or upgrade it",
                                 help::migrate, migrate_command, options);
     migrate->add_flag("--print", options->print, "Print the SQL, and change nothing");
+}
+
+void Program::add_reading() {
+    const auto shown = std::make_shared<ShowOptions>();
+    add_key(
+        command(&app_, "show", "Show an operation: what it is, and what to do next", help::show, show_command, shown),
+        shown->key);
+    const auto traced = std::make_shared<ShowOptions>();
+    add_key(command(&app_, "trace", "Tell an operation's whole story, in the order of time", help::trace, trace_command,
+                    traced),
+            traced->key);
+    const auto listed = std::make_shared<ListOptions>();
+    CLI::App* list = command(&app_, "list", "List operations, newest first", help::list, list_command, listed);
+    list->add_option("--status", listed->status, "Only those in this status")->type_name("STATUS");
+    list->add_option("--kind", listed->kind, "Only those of this kind")->type_name("KIND");
+    list->add_option("--limit", listed->limit, "At most so many, 1 to 1000 (default: 100)")->type_name("N");
+}
+
+void Program::add_rerun() {
+    const auto options = std::make_shared<OperatorOptions>();
+    CLI::App* rerun =
+        command(&app_, "rerun", "Have an operation run again under its key", help::rerun, rerun_command, options);
+    add_key(rerun, options->key);
+    add_operator(rerun, options->operator_name, options->reason);
+    rerun->add_option("--revise", options->request, "The whole corrected request; its identity stays")
+        ->type_name("JSON");
+}
+
+void Program::add_review() {
+    CLI::App* review = group("review", "What needs a person: list, look, decide", help::review);
+    const auto add = [&](const std::string& action, const std::string& what, std::string_view more) {
+        const auto options = std::make_shared<ReviewOptions>();
+        options->action = action;
+        return std::pair{command(review, action, what, more, review_command, options), options};
+    };
+    add("list", "List what is in review, the longest waiting first", help::review_list);
+    const auto [show, shown] = add("show", "Show a case with everything kept about it", help::review_show);
+    add_key(show, shown->key);
+    const auto [decide, decided] = add("decide", "Settle a case, for the record", help::review_decide);
+    add_key(decide, decided->key);
+    decide->add_option("--as", decided->decision, "succeeded, failed, cancelled, rerun or compensate")
+        ->type_name("DECISION")
+        ->required();
+    add_operator(decide, decided->operator_name, decided->reason);
+    decide->add_option("--result-ref", decided->result_ref, "What was produced, for those who ask later")
+        ->type_name("REF");
+    decide->add_option("--revise", decided->request, "With --as rerun: the whole corrected request")->type_name("JSON");
 }
 
 void Program::add_lab() {

@@ -1,0 +1,41 @@
+-- What must be true of every operation's row, whatever happened. Reads the tables, so it needs their owner's rights.
+with broken (place, what, what_to_do, namespace, key) as (
+    select 1, 'finished, but still counted as open', 'as settle_owner set its open_since to null',
+        o.namespace, o.key
+    from settle_data.operation o where o.finished_at is not null and o.open_since is not null
+    union all
+    select 2, 'unfinished, but shown by no queue', 'as settle_owner set its open_since to its created_at',
+        o.namespace, o.key
+    from settle_data.operation o where o.finished_at is null and o.open_since is null
+    union all
+    select 3, 'running without a lease, so that nobody can take over',
+        'as settle_owner set its lease_until to now(), then let it be begun again', o.namespace, o.key
+    from settle_data.operation o where o.status = 'running' and o.lease_until is null
+    union all
+    select 4, 'pending, but due at no time', 'as settle_owner set its next_attempt_at to now()', o.namespace, o.key
+    from settle_data.operation o where o.status = 'pending' and o.next_attempt_at is null
+    union all
+    select 5, 'at a token behind its executions, so that a token could be given twice',
+        'as settle_owner set its token to the highest number of its executions', o.namespace, o.key
+    from settle_data.operation o
+    where o.token < (select max(e.number) from settle_data.execution e
+                     where e.namespace = o.namespace and e.key = o.key and (e.outcome is null
+                         or e.outcome not in ('replayed', 'conflict', 'in_progress', 'frozen')))
+    union all
+    select 6, 'undone before it came, but has run', 'find out what it did: settle trace shows its executions',
+        o.namespace, o.key
+    from settle_data.operation o where o.failure_code = 'UNDONE_FIRST' and (o.attempt_count > 0 or o.status <> 'cancelled')
+),
+numbered as (
+    select b.*, case b.namespace when 'default' then b.key else b.namespace || '/' || b.key end as name,
+        count(*) over (partition by b.place) as total,
+        row_number() over (partition by b.place order by b.namespace, b.key) as number
+    from broken b
+)
+select 'error' as severity,
+    'operation ' || min(n.what) || ' (' || max(n.total) || '): ' || string_agg(n.name, ', ' order by n.number)
+        || case when max(n.total) > 5 then ', …' else '' end as finding,
+    min(n.what_to_do) as what_to_do,
+    json_build_object('check', 'operations', 'count', max(n.total), 'keys', json_agg(json_build_object(
+        'namespace', n.namespace, 'key', n.key) order by n.number))::text as detail
+from numbered n where n.number <= 5 group by n.place order by n.place
