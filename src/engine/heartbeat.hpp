@@ -37,6 +37,8 @@ public:
     explicit Heartbeat(HeartbeatPlan plan);
     Heartbeat(const Heartbeat&) = delete;
     Heartbeat& operator=(const Heartbeat&) = delete;
+    Heartbeat(Heartbeat&&) = delete;
+    Heartbeat& operator=(Heartbeat&&) = delete;
     // Waits for the try that is under way, which ends at its own deadline.
     ~Heartbeat() = default;
 

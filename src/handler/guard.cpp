@@ -1,6 +1,5 @@
 #include "handler/guard.hpp"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -11,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "handler/guard_protocol.hpp"
 #include "handler/process_tree.hpp"

@@ -52,6 +52,8 @@ public:
     static Result<std::unique_ptr<GuardedCommand>> start(const CommandSpec& spec, SignalGate& signals);
     GuardedCommand(const GuardedCommand&) = delete;
     GuardedCommand& operator=(const GuardedCommand&) = delete;
+    GuardedCommand(GuardedCommand&&) = delete;
+    GuardedCommand& operator=(GuardedCommand&&) = delete;
     ~GuardedCommand();
 
     // A confirmed renewal: the command may run on until the new window ends.

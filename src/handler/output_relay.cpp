@@ -1,11 +1,11 @@
 #include "handler/output_relay.hpp"
 
-#include <limits.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 
 namespace settle::handler {
 namespace {

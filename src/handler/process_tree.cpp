@@ -1,8 +1,9 @@
 #include "handler/process_tree.hpp"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
+
+#include <cstdio>
 
 namespace settle::handler {
 

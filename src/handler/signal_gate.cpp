@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
 
 namespace settle::handler {
 namespace {

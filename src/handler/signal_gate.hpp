@@ -19,6 +19,8 @@ public:
     SignalGate();
     SignalGate(const SignalGate&) = delete;
     SignalGate& operator=(const SignalGate&) = delete;
+    SignalGate(SignalGate&&) = delete;
+    SignalGate& operator=(SignalGate&&) = delete;
     ~SignalGate();
 
     // Readable while a signal waits.
