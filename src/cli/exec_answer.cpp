@@ -73,20 +73,20 @@ std::string conflict_line(const std::string& key, const std::optional<std::strin
             return member != nullptr && member->is_string() ? std::string{member->get_string()} : std::string{};
         };
         if (text("stored_kind") != text("given_kind")) {
-            differs = fmt::format("the kind ({}, not {})", text("stored_kind"), text("given_kind"));
+            differs = fmt::format("in the kind ({}, not {})", text("stored_kind"), text("given_kind"));
         }
         if (const boost::json::value* pointers = members.if_contains("pointers");
             pointers != nullptr && pointers->is_array()) {
             for (const boost::json::value& pointer : pointers->get_array()) {
                 const std::string place = pointer.is_string() ? std::string{pointer.get_string()} : std::string{};
-                differs += (differs.empty() ? "" : ", ") + (place.empty() ? "the whole request" : place);
+                differs += (differs.empty() ? "" : ", ") + (place.empty() ? "as a whole" : "at " + place);
             }
         }
         if (!text("advice").empty()) {
             advice = text("advice");
         }
     }
-    return fmt::format("{} was begun with another request{}{}; {}", key, differs.empty() ? "" : ": different are ",
+    return fmt::format("{} was begun with another request{}{}; {}", key, differs.empty() ? "" : ", which differs ",
                        differs, advice);
 }
 

@@ -287,6 +287,9 @@ int ExecRun::answered_failure(const Meaning& meaning, const std::string& outcome
     std::string next = "it was cancelled meanwhile, and will not run again";
     if (outcome == "retry") {
         next = "a repeat may run it again";
+        if (document_.next_attempt_at) {
+            next += " from " + rfc3339(*document_.next_attempt_at);
+        }
     } else if (outcome == "review") {
         next = "it has been tried often enough and is now in review: " + how_to_settle(context_, key);
     }
