@@ -121,6 +121,15 @@ begin
 end $$;
 revoke all on function settle_data.next_number(settle_data.operation) from public;
 
+-- Counts a repeat that is answered without a write; not where nothing may be written. 0 is the count that most share.
+create or replace function settle_data.count_repeat(counter smallint)
+returns bigint language sql volatile as $$
+    select case when current_setting('transaction_read_only') = 'off' then case count_repeat.counter
+        when 0 then nextval('settle.duplicates_0'::regclass)
+        else nextval(('settle.duplicates_' || count_repeat.counter)::regclass) end end
+$$;
+revoke all on function settle_data.count_repeat(smallint) from public;
+
 -- A repeat that does not run: a scheduled or manual one leaves an execution, any other raises a count that survives
 -- its transaction.
 create or replace function settle_data.note_repeat(op settle_data.operation, outcome text, trigger text, owner text,
@@ -128,9 +137,7 @@ create or replace function settle_data.note_repeat(op settle_data.operation, out
 returns void language plpgsql as $$
 begin
     if note_repeat.trigger not in ('schedule', 'manual') then
-        if current_setting('transaction_read_only') = 'off' then
-            perform nextval(('settle_data.duplicates_' || (note_repeat.op).counter)::regclass);
-        end if;
+        perform settle_data.count_repeat((note_repeat.op).counter);
         return;
     end if;
     loop

@@ -1,171 +1,236 @@
 -- `run`: begin, the kind's own function, complete, in one call.
+--
+-- It is security invoker without a SET clause, with every name qualified: the handler runs with its caller's rights and
+-- search_path. At READ COMMITTED a new operation is not written before it is done: its key's lock is held, the handler
+-- runs, and the record is written whole, once (measured against inserting first and updating: a third of the WAL). At
+-- the stronger levels the waiter behind that lock would look with an old snapshot, so there the row comes first, as in
+-- begin_operation.
 
--- What marks, for this transaction, a key that `run` has begun and not written yet: a handler that comes back to its own
--- key must find it in progress, and the key's lock does not hold it off, being its own.
-create or replace function settle_data.running_mark(namespace text, key text)
-returns text language sql immutable as $$
-    select '/' || hashtextextended(running_mark.namespace || '/' || running_mark.key, 1)::text || '/'
-$$;
-revoke all on function settle_data.running_mark(text, text) from public;
+-- What run looks at with its caller's rights before it starts: the kind in force, and the operation under the key.
+create or replace view settle.sql_handlers as
+select r.kind, r.revision, r.effect, r.counter, r.handler_sql as handler, r.secret
+from settle_data.kind_revision r where r.in_force;
+revoke all on settle.sql_handlers from public;
+grant select on settle.sql_handlers to settle_viewer;
 
--- The first half. At READ COMMITTED a new operation is not written yet: its key's lock is held, and run_end writes the
--- record whole, once. At the stronger levels the waiter behind that lock would see an old snapshot, so there the row is
--- inserted first, as begin_operation does.
-create or replace function settle.run_begin(key text, kind text, request jsonb, namespace text)
-returns settle.run_state
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-    op settle_data.operation;
-    state settle.run_state;
-    running text;
-begin
-    select o.* into op from settle_data.operation o
-    where o.namespace = run_begin.namespace and o.key = run_begin.key;
-    if right(run_begin.key, 5) = '~undo' then
-        perform settle_data.check_key(run_begin.key);
-    elsif op.finished_at is not null and op.kind = run_begin.kind and op.request = run_begin.request
-        and op.digest is null then
-        perform settle_data.note_repeat(op, 'replayed', 'call', null, null, null);
-        state.answer := settle_data.answer_of(op, 'replayed');
-        return state;
-    elsif op.key is null then
-        perform settle_data.check_name('key', run_begin.key, 255);
-    end if;
-    select r.handler_sql, r.revision into state.handler, state.revision from settle_data.kind_revision r
-    where r.kind = run_begin.kind order by r.revision desc limit 1;
-    if state.handler is null then
-        perform settle_data.invalid('kind', 'has no sql handler to run: declare it with one, or use begin_operation');
-    end if;
-    if op.key is not null and settle_data.stands(op) then
-        state.answer := settle_data.meet_standing(op, run_begin.kind, run_begin.request, 'call', session_user, null);
-        return state;
-    end if;
-    state.answer := settle_data.enter(run_begin.namespace, run_begin.key, run_begin.kind, run_begin.request, 'call',
-        session_user, null, null, null, null, null, current_setting('transaction_isolation') = 'read committed');
-    state.started_at := clock_timestamp();
-    state.write_once := (state.answer).outcome = 'absent';
-    if state.write_once then
-        running := set_config('settle.running', coalesce(current_setting('settle.running', true), '')
-            || settle_data.running_mark(run_begin.namespace, run_begin.key), true);
-    elsif (state.answer).outcome = 'started' then
-        -- An operation that was there is handled under the revision it began with.
-        select r.handler_sql into state.handler
-        from settle_data.operation o join settle_data.kind_revision r on r.kind = o.kind and r.revision = o.revision
-        where o.namespace = run_begin.namespace and o.key = run_begin.key;
-        if state.handler is null then
-            perform settle_data.invalid('kind', 'had no sql handler when operation ' || run_begin.key || ' began: '
-                || 'begin it with begin_operation');
-        end if;
-    end if;
-    return state;
-end $$;
-revoke all on function settle.run_begin(text, text, jsonb, text) from public;
-grant execute on function settle.run_begin(text, text, jsonb, text) to settle_app, settle_worker;
+create or replace view settle.keys as
+select o.namespace, o.key, o.kind, o.status, o.request, o.key || '#' || o.token as execution_id, o.result_ref, o.result,
+    case when o.failure_code is not null
+        then jsonb_build_object('code', o.failure_code, 'detail', o.failure_detail) end as failure,
+    o.attempt_count, o.counter, o.finished_at is not null and o.digest is null and o.compensates is null as is_plain
+from settle_data.operation o;
+revoke all on settle.keys from public;
+grant select on settle.keys to settle_viewer;
 
--- The second half: `status` is succeeded (with `result`) or failed (with `code` and `detail`).
-create or replace function settle.run_end(key text, kind text, request jsonb, namespace text, state settle.run_state,
-    status text, result jsonb, code text, detail jsonb)
+-- Writes the record of an operation that ran in this transaction under its key's lock: with `code` (and `detail`) it
+-- was refused, else it succeeded with `result`. Not for callers: run's own end.
+create or replace function settle.run_record(key text, kind text, request jsonb, namespace text, started_at timestamptz,
+    revision integer, effect text, counter smallint, running text, result jsonb, code text, detail text)
 returns settle.begin_operation_answer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    op settle_data.operation;
-    revision settle_data.kind_revision;
     answer settle.begin_operation_answer;
-    kept jsonb := run_end.result;
-    code_of text := run_end.code;
-    said text := case jsonb_typeof(run_end.detail) when 'string' then settle_data.kept_text(run_end.detail #>> '{}') end;
-    running text;
-    now_at timestamptz := clock_timestamp();
+    whole settle_data.kind_revision;
+    refusal jsonb;
+    code_of text := run_record.code;
+    said text;
 begin
-    answer.status := run_end.status;
-    answer.outcome := case run_end.status when 'failed' then 'refused' else 'completed' end;
-    answer.attempt_count := 1;
-    answer.token := 1;
-    if pg_column_size(kept) > 4000 and octet_length(kept::text) > 1048576 then
-        kept := null;
-        code_of := 'RESULT_TOO_LARGE';
-        said := format('the result of %s bytes is over the limit of 1048576 and was not stored',
-                       octet_length(run_end.result::text));
-    end if;
-    if not (run_end.state).write_once then
-        op := settle_data.finish(run_end.namespace, run_end.key, ((run_end.state).answer).token, run_end.status,
-            settle_data.reference_in(run_end.result), run_end.result, run_end.code, run_end.detail);
-        if op.outcome = 'stale' then
-            raise exception using errcode = 'ST005',
-                message = 'STALE_TOKEN: operation ' || run_end.key || ' was ended by another than its handler''s return',
-                detail = jsonb_build_object('code', 'STALE_TOKEN', 'namespace', run_end.namespace, 'key', run_end.key,
-                    'token', ((run_end.state).answer).token, 'current_token', op.token, 'holder', op.owner)::text;
-        end if;
-        answer.token := op.token;
-        answer.attempt_count := op.attempt_count;
-    else
-        running := set_config('settle.running', replace(current_setting('settle.running', true),
-            settle_data.running_mark(run_end.namespace, run_end.key), ''), true);
-        revision := settle_data.kind_at(run_end.kind, (run_end.state).revision);
-        insert into settle_data.operation (namespace, key, kind, status, effect, trigger, owner, token, revision,
-            attempt_count, counter, request, digest, created_at, started_at, finished_at, result, result_ref,
-            failure_code, failure_detail, error_class, error_code, error_message)
-        values (run_end.namespace, run_end.key, run_end.kind, run_end.status, revision.effect, 'call', session_user, 1,
-            revision.revision, 1, revision.counter, case when revision.secret then null else run_end.request end,
-            case when revision.secret or octet_length(run_end.request::text) > 8192
-                then settle_data.digest_under(revision, run_end.request) end,
-            (run_end.state).started_at, (run_end.state).started_at, now_at, kept,
-            settle_data.reference_in(run_end.result), run_end.code, run_end.detail,
-            case run_end.status when 'failed' then 'refused' end, code_of, said)
-        on conflict on constraint operation_pkey do nothing;
-        if not found then
-            -- A batch, which takes no key's lock, made the operation meanwhile: the whole transaction runs again.
-            raise exception using errcode = '40001', message = 'operation ' || run_end.key
-                || ' was created by another transaction meanwhile; repeat the transaction';
+    -- The key's mark is taken back: from here on the row itself tells.
+    if set_config('settle.running', run_record.running, true) is null
+        or settle_data.is_plain_run(run_record.key, run_record.namespace, run_record.request, run_record.result) is not true then
+        whole := settle_data.check_run(run_record.key, run_record.kind, run_record.namespace, run_record.request);
+        if octet_length(run_record.result::text) > 1048576 then
+            code_of := 'RESULT_TOO_LARGE';
+            said := format('the result of %s bytes is over the limit of 1048576 and was not stored',
+                           octet_length(run_record.result::text));
         end if;
     end if;
-    answer.execution_id := run_end.key || '#' || answer.token;
-    answer.result := kept;
-    answer.result_ref := settle_data.reference_in(run_end.result);
-    answer.failure := case when run_end.code is not null then
-        jsonb_build_object('code', run_end.code, 'detail', run_end.detail) end;
+    if run_record.detail <> '' then
+        refusal := settle_data.refusal_detail(run_record.detail);
+        said := case when jsonb_typeof(refusal) = 'string' then settle_data.kept_text(refusal #>> '{}') end;
+    end if;
+    insert into settle_data.operation (namespace, key, kind, status, effect, trigger, owner, token, revision,
+        attempt_count, counter, request, digest, created_at, started_at, finished_at, result, result_ref,
+        failure_code, failure_detail, error_class, error_code, error_message)
+    values (run_record.namespace, run_record.key, run_record.kind,
+        case when run_record.code is null then 'succeeded' else 'failed' end, run_record.effect, 'call',
+        session_user, 1, run_record.revision, 1, run_record.counter, run_record.request,
+        case when pg_column_size(run_record.request) > 4000 and octet_length(run_record.request::text) > 8192
+            then settle_data.digest_under(whole, run_record.request) end,
+        run_record.started_at, run_record.started_at, clock_timestamp(),
+        case when code_of is distinct from 'RESULT_TOO_LARGE' then run_record.result end,
+        settle_data.reference_in(run_record.result), run_record.code, refusal,
+        case when run_record.code is not null then 'refused' end, code_of, said)
+    returning case when run_record.code is null then 'completed' else 'refused' end, 1::bigint, run_record.key || '#1',
+        operation.status, operation.result_ref, operation.result, case when run_record.code is not null
+            then jsonb_build_object('code', run_record.code, 'detail', operation.failure_detail) end,
+        null::timestamptz, null::timestamptz, null::text, 1
+    into answer;
     return answer;
 end $$;
-revoke all on function settle.run_end(text, text, jsonb, text, settle.run_state, text, jsonb, text, jsonb) from public;
-grant execute on function settle.run_end(text, text, jsonb, text, settle.run_state, text, jsonb, text, jsonb)
-    to settle_app, settle_worker;
+revoke all on function settle.run_record(text, text, jsonb, text, timestamptz, integer, text, smallint, text, jsonb,
+    text, text) from public;
+grant execute on function settle.run_record(text, text, jsonb, text, timestamptz, integer, text, smallint, text, jsonb,
+    text, text) to settle_app, settle_worker;
+
+-- The checks that run_record needs no second look at: key and namespace by the rules, the request's text at most 308
+-- characters, the result far from its limit.
+create or replace function settle_data.is_plain_run(key text, namespace text, request jsonb, result jsonb)
+returns boolean language sql stable as $$
+    select octet_length(is_plain_run.key) <= 255
+        and is_plain_run.key ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
+        and right(is_plain_run.key, 5) <> '~undo'
+        and (is_plain_run.namespace = 'default' or settle_data.is_name(is_plain_run.namespace, 63))
+        and coalesce(pg_column_size(is_plain_run.result), 0) <= 4000
+        and settle_data.is_plain_request(is_plain_run.request)
+$$;
+revoke all on function settle_data.is_plain_run(text, text, jsonb, jsonb) from public;
+
+create or replace function settle_data.check_run(key text, kind text, namespace text, request jsonb)
+returns settle_data.kind_revision language plpgsql as $$
+declare
+    ignored boolean;
+begin
+    perform settle_data.check_key(check_run.key);
+    perform settle_data.check_name('namespace', check_run.namespace, 63);
+    ignored := settle_data.check_request('request', check_run.request);
+    return settle_data.kind_in_force(check_run.kind);
+end $$;
+revoke all on function settle_data.check_run(text, text, text, jsonb) from public;
 
 -- Runs an operation of a kind with a `sql` handler, in the caller's transaction: as begin_operation, and where it
--- started, the handler f(key text, request jsonb) returns jsonb, with the caller's rights and search_path; what it returns is the result.
--- It says no by raising SQLSTATE ST100 with the code as message and JSON as detail: its own writes are undone and the
--- operation is refused. Any other error of its goes to the caller, and nothing stays. Outcomes: begin_operation's, and
--- `completed`, `refused` instead of `started`.
+-- started, the handler f(key text, request jsonb) returns jsonb; what it returns is the result. It says no by raising
+-- SQLSTATE ST100 with the code as message and JSON as detail: its own writes are undone and the operation is refused.
+-- Any other error of its goes to the caller, and nothing stays. Outcomes: begin_operation's, and `completed` or
+-- `refused` instead of `started`.
 create or replace function settle.run(key text, kind text, request jsonb default '{}', namespace text default 'default')
 returns settle.begin_operation_answer language plpgsql as $$
 declare
-    state settle.run_state;
-    handler_of regproc;
-    answer jsonb;
+    answer settle.begin_operation_answer;
+    handler text;
+    revision integer;
+    effect text;
+    counter smallint;
+    started_at timestamptz;
+    running text;
+    mark text;
     said text;
     detail text;
 begin
-    state := settle.run_begin(run.key, run.kind, run.request, run.namespace);
-    if (state.answer).outcome not in ('absent', 'started') then
-        return state.answer;
+    -- One look under the key's lock tells whether this is new, and what is to be called. Where the lock is not free at
+    -- once, the key is known, or the snapshot is older than the lock, begin_operation knows what to do.
+    mark := pg_catalog.hashtextextended(run.namespace || '/' || run.key, 1);
+    if pg_catalog.pg_try_advisory_xact_lock(mark::bigint) then
+        select h.revision, h.effect, h.counter, h.handler, pg_catalog.clock_timestamp(), h.running,
+            pg_catalog.set_config('settle.running', h.running || '/' || mark || '/', true)
+        into revision, effect, counter, handler, started_at, running, mark
+        from (select h.*, coalesce(pg_catalog.current_setting('settle.running', true), '') as running
+              from settle.sql_handlers h where h.kind = run.kind) as h
+        where not h.secret and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+            and h.running not like '%/' || mark || '/%'
+            and not exists (select from settle.keys k where k.namespace = run.namespace and k.key = run.key);
     end if;
-    handler_of := pg_catalog.to_regprocedure(state.handler || '(text,jsonb)')::regproc;
-    if handler_of is null then
-        raise exception using errcode = 'ST007', message = 'INVALID_ARGUMENT: handler ' || state.handler
-            || '(text, jsonb) of kind ' || run.kind || ' does not exist or is not visible to the caller',
-            detail = '{"code": "INVALID_ARGUMENT", "field": "handler"}';
+    if handler is null then
+        answer := settle.begin_operation(run.key, run.kind, run.request, run.namespace);
+        if answer.outcome <> 'started' then
+            return answer;
+        end if;
+        handler := settle.handler_of(run.namespace, run.key, run.kind);
     end if;
     begin
-        -- the user's own handler
-        execute 'select ' || handler_of || '($1, $2)' into answer using run.key, run.request;
-    exception when sqlstate 'ST100' then
-        get stacked diagnostics said = message_text, detail = pg_exception_detail;
-        return settle.run_end(run.key, run.kind, run.request, run.namespace, state, 'failed', null,
-            settle.refusal_code(said), settle.refusal_detail(detail));
+        -- the user's own handler: its name was checked to be one when the kind was declared
+        execute 'select ' || handler || '($1, $2)' into answer.result using run.key, run.request;
+        if answer.token is null then
+            return settle.run_record(run.key, run.kind, run.request, run.namespace, started_at, revision, effect, counter,
+                                     running, answer.result, null, null);
+        end if;
+    exception
+        when sqlstate 'ST100' then
+            get stacked diagnostics said = message_text, detail = pg_exception_detail;
+            said := settle.refusal_code(said);
+        when unique_violation then
+            -- A batch, which takes no key's lock, made the operation meanwhile: the whole transaction runs again.
+            get stacked diagnostics said = constraint_name;
+            if said <> 'operation_pkey' then
+                raise;
+            end if;
+            raise exception using errcode = '40001', message = 'operation ' || run.key
+                || ' was created by another transaction meanwhile; repeat the transaction';
+        when undefined_function or invalid_schema_name then
+            perform settle.check_handler(handler, run.kind);
+            raise;
     end;
-    return settle.run_end(run.key, run.kind, run.request, run.namespace, state, 'succeeded', answer, null, null);
+    if answer.token is null then
+        return settle.run_record(run.key, run.kind, run.request, run.namespace, started_at, revision, effect, counter,
+                                 running, null, said, detail);
+    end if;
+    return settle.run_finish(run.key, answer, said, detail, run.namespace);
 end $$;
 revoke all on function settle.run(text, text, jsonb, text) from public;
 grant execute on function settle.run(text, text, jsonb, text) to settle_app, settle_worker;
+
+-- The handler under which an operation that is there began; INVALID_ARGUMENT where its kind had none. Not for callers.
+create or replace function settle.handler_of(namespace text, key text, kind text)
+returns text language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    handler text := (select r.handler_sql from settle_data.operation o
+                     join settle_data.kind_revision r on r.kind = o.kind and r.revision = o.revision
+                     where o.namespace = handler_of.namespace and o.key = handler_of.key);
+begin
+    if handler is null then
+        perform settle_data.invalid('kind', 'had no sql handler to run when the operation began: declare '
+            || handler_of.kind || ' with one, or use begin_operation');
+    end if;
+    return handler;
+end $$;
+revoke all on function settle.handler_of(text, text, text) from public;
+grant execute on function settle.handler_of(text, text, text) to settle_app, settle_worker;
+
+-- INVALID_ARGUMENT where it is the handler itself that is missing, and not something that it calls.
+create or replace function settle.check_handler(handler text, kind text)
+returns void language plpgsql as $$
+begin
+    if pg_catalog.to_regprocedure(check_handler.handler || '(text,jsonb)') is null then
+        raise exception using errcode = 'ST007', message = 'INVALID_ARGUMENT: handler ' || check_handler.handler
+            || '(text, jsonb) of kind ' || check_handler.kind || ' does not exist or is not visible to the caller',
+            detail = '{"code": "INVALID_ARGUMENT", "field": "handler"}';
+    end if;
+end $$;
+revoke all on function settle.check_handler(text, text) from public;
+grant execute on function settle.check_handler(text, text) to settle_app, settle_worker;
+
+-- Ends what begin_operation started for run. Not for callers.
+create or replace function settle.run_finish(key text, begun settle.begin_operation_answer, code text, detail text,
+                                             namespace text)
+returns settle.begin_operation_answer
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    answer settle.begin_operation_answer := run_finish.begun;
+    op settle_data.operation;
+    refusal jsonb := settle_data.refusal_detail(run_finish.detail);
+begin
+    answer.lease_until := null;
+    answer.status := case when run_finish.code is null then 'succeeded' else 'failed' end;
+    answer.outcome := case when run_finish.code is null then 'completed' else 'refused' end;
+    answer.result_ref := settle_data.reference_in(answer.result);
+    op := settle_data.finish(run_finish.namespace, run_finish.key, answer.token, answer.status, answer.result_ref,
+                             answer.result, run_finish.code, refusal);
+    if op.outcome = 'stale' then
+        raise exception using errcode = 'ST005',
+            message = 'STALE_TOKEN: operation ' || run_finish.key || ' was ended by another than its handler''s return',
+            detail = jsonb_build_object('code', 'STALE_TOKEN', 'namespace', run_finish.namespace, 'key', run_finish.key,
+                'token', answer.token, 'current_token', op.token, 'holder', op.owner)::text;
+    end if;
+    if run_finish.code is not null then
+        answer.failure := jsonb_build_object('code', run_finish.code, 'detail', refusal);
+    elsif pg_column_size(answer.result) > 4000 and octet_length(answer.result::text) > 1048576 then
+        answer.result := null;
+    end if;
+    return answer;
+end $$;
+revoke all on function settle.run_finish(text, settle.begin_operation_answer, text, text, text) from public;
+grant execute on function settle.run_finish(text, settle.begin_operation_answer, text, text, text)
+    to settle_app, settle_worker;
 
 -- The code of a refusal that a handler raised, made fit to store: a refusal must not fail because of its own spelling.
 create or replace function settle.refusal_code(said text)
@@ -177,7 +242,7 @@ revoke all on function settle.refusal_code(text) from public;
 grant execute on function settle.refusal_code(text) to settle_app, settle_worker;
 
 -- The detail of a refusal: JSON as it is, anything else as a JSON string.
-create or replace function settle.refusal_detail(detail text)
+create or replace function settle_data.refusal_detail(detail text)
 returns jsonb language plpgsql immutable as $$
 begin
     if coalesce(refusal_detail.detail, '') = '' then
@@ -190,5 +255,4 @@ begin
 exception when others then
     return to_jsonb(left(refusal_detail.detail, 16000));
 end $$;
-revoke all on function settle.refusal_detail(text) from public;
-grant execute on function settle.refusal_detail(text) to settle_app, settle_worker;
+revoke all on function settle_data.refusal_detail(text) from public;

@@ -110,7 +110,7 @@ grant select on settle.decisions to settle_viewer;
 create or replace view settle.kinds as
 select r.kind, r.revision, r.effect, r.identity, r.secret, r.declaration, r.declared_at, r.declared_by
 from settle_data.kind_revision r
-where not exists (select from settle_data.kind_revision later where later.kind = r.kind and later.revision > r.revision);
+where r.in_force;
 revoke all on settle.kinds from public;
 grant select on settle.kinds to settle_viewer;
 
@@ -128,7 +128,7 @@ grant select on settle.backlog to settle_viewer;
 create or replace function settle_data.duplicates(counter integer)
 returns bigint language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    return coalesce(pg_sequence_last_value(('settle_data.duplicates_' || duplicates.counter)::regclass), 0);
+    return coalesce(pg_sequence_last_value(('settle.duplicates_' || duplicates.counter)::regclass), 0);
 end $$;
 revoke all on function settle_data.duplicates(integer) from public;
 grant execute on function settle_data.duplicates(integer) to settle_viewer;

@@ -31,8 +31,3 @@ create type settle.release_lease_answer as (outcome text, token bigint, holder t
 
 create type settle.operator_answer as (outcome text, status text, reason text);
 create type settle.declare_kind_answer as (outcome text, kind text, revision integer);
-
--- What `run` carries from its beginning to its end; not for callers.
-create type settle.run_state as (
-    answer settle.begin_operation_answer, handler text, write_once boolean, started_at timestamptz, revision integer
-);
