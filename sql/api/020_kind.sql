@@ -142,10 +142,6 @@ begin
         perform settle_data.invalid('key_window', 'is required of a keyed http kind without a resolver: how long the remote '
             || 'remembers a key, or "forever"');
     end if;
-    -- `run` writes the name into the statement that calls it, so it must be a name and nothing else.
-    if check_declaration.declaration #>> '{handler,sql}' !~ '^("[^"]+"|[A-Za-z_][A-Za-z0-9_$]*)(\.("[^"]+"|[A-Za-z_][A-Za-z0-9_$]*))?$' then
-        perform settle_data.invalid('handler.sql', 'is no name of a function, as bank.debit');
-    end if;
     perform settle_data.check_retention(check_declaration.declaration);
 end $$;
 revoke all on function settle_data.check_declaration(jsonb) from public;

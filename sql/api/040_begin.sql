@@ -88,18 +88,18 @@ revoke all on function settle_data.stands(settle_data.operation) from public;
 -- Meets an operation that stands, for one whose repeat is not recorded: nothing is to be written, so nothing is locked,
 -- and the repeat waits for no other transaction's.
 create or replace function settle_data.meet_standing(op settle_data.operation, kind text, request jsonb, trigger text,
-    owner text, lease interval)
+    owner text, lease interval, effect text)
 returns settle.begin_operation_answer language plpgsql as $$
 begin
     if settle_data.check_begin((meet_standing.op).key, meet_standing.kind, (meet_standing.op).namespace,
-            meet_standing.trigger, meet_standing.owner, meet_standing.lease, null)
+            meet_standing.trigger, meet_standing.owner, meet_standing.lease, meet_standing.effect)
         and settle_data.check_request('request', meet_standing.request) then
         return settle_data.meet(meet_standing.op, meet_standing.kind, meet_standing.request, meet_standing.trigger,
                                 meet_standing.owner, meet_standing.lease, null, null);
     end if;
     return null;
 end $$;
-revoke all on function settle_data.meet_standing(settle_data.operation, text, jsonb, text, text, interval) from public;
+revoke all on function settle_data.meet_standing(settle_data.operation, text, jsonb, text, text, interval, text) from public;
 
 -- The same rules for the common case, as one expression that the planner inlines.
 create or replace function settle_data.is_plain_begin(key text, kind text, namespace text, trigger text, owner text,
@@ -231,7 +231,7 @@ begin
         where o.namespace = begin_locked.namespace and o.key = begin_locked.key;
         if found and settle_data.stands(op) then
             return settle_data.meet_standing(op, begin_locked.kind, begin_locked.request, begin_locked.trigger,
-                coalesce(begin_locked.owner, session_user), begin_locked.lease);
+                coalesce(begin_locked.owner, session_user), begin_locked.lease, begin_locked.effect);
         end if;
     end if;
     return settle_data.enter(begin_locked.namespace, begin_locked.key, begin_locked.kind, begin_locked.request,

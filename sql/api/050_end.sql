@@ -118,10 +118,9 @@ begin
             ended_at = null, error_class = null, error_code = null, error_message = null, error_detail = null,
             cancel_requested = null
         where o.namespace = complete.namespace and o.key = complete.key and o.token = 1
-            and o.status in ('running', 'unknown');
+            and o.status in ('running', 'unknown')
+        returning 'completed', 1::bigint, o.owner into answer;
         if found then
-            answer.outcome := 'completed';
-            answer.current_token := 1;
             return answer;
         end if;
     end if;

@@ -126,7 +126,13 @@ begin
         into revision, effect, counter, handler, started_at, running, mark
         from (select h.*, coalesce(pg_catalog.current_setting('settle.running', true), '') as running
               from settle.sql_handlers h where h.kind = run.kind) as h
-        where not h.secret and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+        where h.handler is not null and not h.secret and run.request is not null
+            -- a key or namespace that needs a second look is for begin_operation to refuse, before the handler has run
+            and pg_catalog.octet_length(run.key) <= 255 and pg_catalog.right(run.key, 5) <> '~undo'
+            and run.key ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
+            and (run.namespace = 'default' or pg_catalog.octet_length(run.namespace) <= 63 and run.namespace
+                ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$')
+            and pg_catalog.current_setting('transaction_isolation') = 'read committed'
             and h.running not like '%/' || mark || '/%'
             and not exists (select from settle.keys k where k.namespace = run.namespace and k.key = run.key);
     end if;
@@ -171,15 +177,15 @@ grant execute on function settle.run(text, text, jsonb, text) to settle_app, set
 
 -- The handler under which an operation that is there began; INVALID_ARGUMENT where its kind had none. Not for callers.
 create or replace function settle.handler_of(namespace text, key text, kind text)
-returns text language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     handler text := (select r.handler_sql from settle_data.operation o
                      join settle_data.kind_revision r on r.kind = o.kind and r.revision = o.revision
                      where o.namespace = handler_of.namespace and o.key = handler_of.key);
 begin
     if handler is null then
-        perform settle_data.invalid('kind', 'had no sql handler to run when the operation began: declare '
-            || handler_of.kind || ' with one, or use begin_operation');
+        perform settle_data.invalid('kind', 'has no sql handler to run: declare ' || handler_of.kind
+            || ' with one before the operation begins, or use begin_operation');
     end if;
     return handler;
 end $$;
