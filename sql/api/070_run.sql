@@ -98,6 +98,16 @@ begin
 end $$;
 revoke all on function settle_data.check_run(text, text, text, jsonb) from public;
 
+-- True, or INVALID_ARGUMENT: the limits of a request, for run, which looks before its handler does anything.
+create or replace function settle.is_sound_request(request jsonb)
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    return settle_data.is_plain_request(is_sound_request.request)
+        or settle_data.check_request('request', is_sound_request.request);
+end $$;
+revoke all on function settle.is_sound_request(jsonb) from public;
+grant execute on function settle.is_sound_request(jsonb) to settle_app, settle_worker;
+
 -- Runs an operation of a kind with a `sql` handler, in the caller's transaction: as begin_operation, and where it
 -- started, the handler f(key text, request jsonb) returns jsonb; what it returns is the result. It says no by raising
 -- SQLSTATE ST100 with the code as message and JSON as detail: its own writes are undone and the operation is refused.
@@ -127,12 +137,13 @@ begin
         from (select h.*, coalesce(pg_catalog.current_setting('settle.running', true), '') as running
               from settle.sql_handlers h where h.kind = run.kind) as h
         where h.handler is not null and not h.secret and run.request is not null
-            -- a key or namespace that needs a second look is for begin_operation to refuse, before the handler has run
+            -- What needs a second look is for begin_operation to refuse, before the handler has run.
             and pg_catalog.octet_length(run.key) <= 255 and pg_catalog.right(run.key, 5) <> '~undo'
             and run.key ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
             and (run.namespace = 'default' or pg_catalog.octet_length(run.namespace) <= 63 and run.namespace
                 ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$')
             and pg_catalog.current_setting('transaction_isolation') = 'read committed'
+            and (pg_catalog.octet_length(run.request::text) <= 65 or settle.is_sound_request(run.request))
             and h.running not like '%/' || mark || '/%'
             and not exists (select from settle.keys k where k.namespace = run.namespace and k.key = run.key);
     end if;
