@@ -62,7 +62,9 @@ begin
     perform settle_data.check_name('key', check_begin.key, 511);
     perform settle_data.check_name('kind', check_begin.kind, 63);
     perform settle_data.check_name('namespace', check_begin.namespace, 63);
-    perform settle_data.check_name('owner', check_begin.owner, 255);
+    if check_begin.owner is not null then
+        perform settle_data.check_name('owner', check_begin.owner, 255);
+    end if;
     if check_begin.trigger is null
         or check_begin.trigger not in ('call', 'schedule', 'retry', 'manual', 'takeover', 'event') then
         perform settle_data.invalid('trigger', 'is none of call, schedule, retry, manual, takeover, event');

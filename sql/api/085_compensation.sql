@@ -64,7 +64,7 @@ declare
 begin
     perform settle_data.check_operator(begin_compensation.operator, begin_compensation.reason);
     perform settle_data.check_begin(begin_compensation.key, 'undo', begin_compensation.namespace,
-        begin_compensation.trigger, begin_compensation.owner, begin_compensation.lease);
+        begin_compensation.trigger, begin_compensation.owner, begin_compensation.lease, null);
     if not pg_try_advisory_xact_lock(lock_id) and not settle_data.wait_for_key(lock_id) then
         answer.outcome := 'in_progress';
         answer.status := 'running';
