@@ -17,10 +17,11 @@ with broken (place, what, what_to_do, namespace, key) as (
     union all
     select 5, 'at a token behind its executions, so that a token could be given twice',
         'as settle_owner set its token to the highest number of its executions', o.namespace, o.key
-    from settle_data.operation o
-    where o.token < (select max(e.number) from settle_data.execution e
-                     where e.namespace = o.namespace and e.key = o.key and (e.outcome is null
-                         or e.outcome not in ('replayed', 'conflict', 'in_progress', 'frozen')))
+    from (select e.namespace, e.key, max(e.number) as number from settle_data.execution e
+          where e.outcome is null or e.outcome not in ('replayed', 'conflict', 'in_progress', 'frozen')
+          group by e.namespace, e.key) as ran
+    join settle_data.operation o on o.namespace = ran.namespace and o.key = ran.key
+    where o.token < ran.number
     union all
     select 6, 'undone before it came, but has run', 'find out what it did: settle trace shows its executions',
         o.namespace, o.key

@@ -2,7 +2,9 @@
 -- the same look at the clock began.
 with form (utc) as (values ('YYYY-MM-DD"T"HH24:MI:SS.US"Z"')),
 story as (
-    select o.* from settle.operations o where o.namespace = $1 and o.key in ($2, $2 || '~undo')
+    select o.namespace, o.key, o.kind, o.status, o.failure, o.result_ref, o.token, o.compensates, o.operator, o.reason,
+        o.created_at
+    from settle.operations o where o.namespace = $1 and o.key in ($2, $2 || '~undo')
 ),
 run as (
     select e.* from settle.executions e where e.namespace = $1 and e.key in ($2, $2 || '~undo')

@@ -32,7 +32,7 @@ int print_findings(const Context& context, const std::vector<store::Finding>& fi
         for (const auto& finding : findings) {
             documents.push_back(document(finding));
         }
-        print(json_array(documents));
+        print(safe_json(json_array(documents)));
         return real > 0 ? 1 : 0;
     }
     std::string text;

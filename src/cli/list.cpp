@@ -76,7 +76,7 @@ int list_command(const Context& context, const ListOptions& options) {
         for (auto& operation : *found) {
             documents.push_back(std::move(operation.document));
         }
-        print(json_array(documents));
+        print(safe_json(json_array(documents)));
     } else {
         print(listing(*found));
     }

@@ -131,12 +131,12 @@ std::string decision_lines(const Context& context, const std::string& key, const
     return text;
 }
 
-std::string running_steps(const Context& context, const store::Shown& shown) {
+std::string running_steps(const Context& context, const std::string& key, const store::Shown& shown) {
     if (shown.lease_left_s.value_or(1) > 0) {
         return "wait: a repeat is answered OPERATION_IN_PROGRESS until then\n";
     }
     if (!shown.sent_at) {
-        return "begin it again as it was begun: whoever comes next takes it over\n";
+        return fmt::format("{}; whoever comes next takes it over\n", begun_again(key, shown.kind));
     }
     return fmt::format("its outcome is unknown; {} brings it to review\n",
                        context.name_space == "default"
@@ -220,21 +220,21 @@ std::vector<std::string> execution_cells(const store::ExecutionLine& run) {
             more};
 }
 
-// As it is said after "is".
-std::string in_words(const std::string& status) {
-    return status == "review" ? "in review" : status;
-}
-
 }  // namespace
+
+std::string begun_again(std::string_view key, const std::optional<std::string>& kind) {
+    return kind == "exec" ? fmt::format("begin it again: settle exec --key {} -- COMMAND", shell_word(key))
+                          : std::string{"begin it again as it was begun"};
+}
 
 std::string next_steps(const Context& context, const std::string& key, const store::Shown& shown) {
     if (shown.status == "pending") {
         return shown.compensates ? fmt::format("begin it with settle.begin_compensation for the key {}\n",
                                                printable(*shown.compensates))
-                                 : std::string{"begin it again as it was begun; from that time on it runs\n"};
+                                 : begun_again(key, shown.kind) + "\n";
     }
     if (shown.status == "running") {
-        return running_steps(context, shown);
+        return running_steps(context, key, shown);
     }
     if (shown.status == "failed") {
         return failed_steps(context, key, shown);

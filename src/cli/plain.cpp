@@ -122,8 +122,33 @@ std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t
     return text;
 }
 
+std::string in_words(std::string_view status) {
+    return status == "review" ? "in review" : std::string{status};
+}
+
 std::string json_array(const std::vector<std::string>& documents) {
     return fmt::format("[{}]", fmt::join(documents, ",\n "));
+}
+
+std::string safe_json(std::string_view document) {
+    std::string safe;
+    safe.reserve(document.size());
+    for (std::size_t at = 0; at < document.size();) {
+        const Utf8Character character = utf8_character(document, at);
+        const std::string_view bytes = document.substr(at, std::max<std::size_t>(character.bytes, 1));
+        at += bytes.size();
+        // Below that stand the quotes, the escapes and the white space of JSON itself.
+        if (character.value < 0x7F || printable(bytes) == bytes) {
+            safe += bytes;
+        } else if (character.value < 0x10000) {
+            fmt::format_to(std::back_inserter(safe), "\\u{:04x}", static_cast<std::uint32_t>(character.value));
+        } else {
+            const auto rest = static_cast<std::uint32_t>(character.value) - 0x10000U;
+            fmt::format_to(std::back_inserter(safe), "\\u{:04x}\\u{:04x}", 0xD800U + (rest >> 10U),
+                           0xDC00U + (rest & 0x3FFU));
+        }
+    }
+    return safe;
 }
 
 }  // namespace settle::cli

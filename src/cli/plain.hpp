@@ -27,7 +27,13 @@ std::string excerpt(std::string_view text, std::size_t max_bytes);
 // Rows of cells in aligned columns, a line each, `indent` spaces before it; cells are printable already.
 std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t indent = 0);
 
+// A status as it is said after "is".
+std::string in_words(std::string_view status);
+
 // JSON documents as one array.
 std::string json_array(const std::vector<std::string>& documents);
+
+// The same document, with what could trick a terminal written as escapes of JSON.
+std::string safe_json(std::string_view document);
 
 }  // namespace settle::cli

@@ -87,7 +87,7 @@ int list_reviews(const Context& context, pg::Connection& connection) {
         for (auto& line : *found) {
             documents.push_back(std::move(line.document));
         }
-        print(json_array(documents));
+        print(safe_json(json_array(documents)));
         return 0;
     }
     if (found->empty()) {
@@ -124,7 +124,7 @@ int show_review(const Context& context, pg::Connection& connection, const std::s
     if (!shown) {
         return report(context, shown.error());
     }
-    print(context.json ? case_document(*shown)
+    print(context.json ? safe_json(case_document(*shown))
                        : (shown->review ? "" : "not in review\n") + operation_text(context, key, *shown));
     return 0;
 }
@@ -153,7 +153,7 @@ int decided(const Context& context, const ReviewOptions& options, const store::A
     if (answer.outcome == "approved") {
         return done(context, options.key, answer,
                     fmt::format("approved by {}: {} is still {}; a second person has to decide the same",
-                                printable(options.operator_name), printable(options.key), answer.status));
+                                printable(options.operator_name), printable(options.key), in_words(answer.status)));
     }
     if (options.decision == "rerun") {
         return done(context, options.key, answer, begin_again(options.key));

@@ -76,7 +76,7 @@ std::string trace_text(const std::string& key, const store::Trace& trace) {
         text += fmt::format("{}  {}{}\n", event.at.empty() ? "-" : event.at,
                             event.key == key ? std::string{} : printable(event.key) + " ", told(event));
     }
-    return fmt::format("{} is {}, kind {}\n{}", printable(key), trace.status == "review" ? "in review" : trace.status,
+    return fmt::format("{} is {}, kind {}\n{}", printable(key), in_words(trace.status),
                        printable(trace.kind.value_or("-")), text);
 }
 
@@ -101,7 +101,7 @@ int show_command(const Context& context, const ShowOptions& options) {
     if (!shown) {
         return report(context, shown.error());
     }
-    print(context.json ? shown->document : operation_text(context, options.key, *shown));
+    print(context.json ? safe_json(shown->document) : operation_text(context, options.key, *shown));
     return 0;
 }
 
@@ -115,7 +115,7 @@ int trace_command(const Context& context, const ShowOptions& options) {
     if (!trace) {
         return report(context, trace.error());
     }
-    print(context.json ? trace_document(context, options.key, *trace) : trace_text(options.key, *trace));
+    print(context.json ? safe_json(trace_document(context, options.key, *trace)) : trace_text(options.key, *trace));
     return 0;
 }
 

@@ -19,12 +19,6 @@ std::optional<ErrorText> error_at(const pg::Rows& rows, int row) {
                      .message = rows.text(row, "error_message").value_or("")};
 }
 
-Error not_found(const OperationName& operation) {
-    return fail(Code::not_found, "no operation \"" + operation.key + "\" in namespace \"" + operation.name_space +
-                                     "\"; settle list shows what there is")
-        .error();
-}
-
 ExecutionLine execution_at(const pg::Rows& rows, int row) {
     return ExecutionLine{.token = rows.integer(row, "token").value_or(0),
                          .trigger = rows.text(row, "trigger").value_or(""),
@@ -104,7 +98,7 @@ Result<Shown> show_here(pg::Connection& connection, const OperationName& operati
         return std::unexpected{found.error()};
     }
     if (found->count() == 0) {
-        return std::unexpected{not_found(operation)};
+        return std::unexpected{no_such_operation(operation)};
     }
     Shown shown = operation_of(*found);
     const auto executions = connection.query(
@@ -152,6 +146,12 @@ TraceEvent event_at(const pg::Rows& rows, int row) {
 
 }  // namespace
 
+Error no_such_operation(const OperationName& operation) {
+    return fail(Code::not_found, "no operation \"" + operation.key + "\" in namespace \"" + operation.name_space +
+                                     "\"; settle list shows what there is")
+        .error();
+}
+
 Result<Shown> show(pg::Connection& connection, const OperationName& operation, Deadline deadline) {
     // Three statements of one moment: what is said of the operation must fit what is said of its executions.
     if (auto begun = connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", deadline); !begun) {
@@ -168,7 +168,7 @@ Result<Trace> trace(pg::Connection& connection, const OperationName& operation, 
         return std::unexpected{rows.error()};
     }
     if (rows->count() == 0) {
-        return std::unexpected{not_found(operation)};
+        return std::unexpected{no_such_operation(operation)};
     }
     Trace trace{.status = rows->require(0, "status"), .kind = rows->text(0, "kind"), .events = {}};
     for (int row = 0; row < rows->count(); ++row) {

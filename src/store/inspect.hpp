@@ -14,6 +14,9 @@
 
 namespace settle::store {
 
+// `not_found`, saying where to look.
+Error no_such_operation(const OperationName& operation);
+
 struct ErrorText {
     std::string error_class;
     std::string code;

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "store/inspect.hpp"
 #include "store/sql_text.hpp"
 
 namespace settle::store {
@@ -24,6 +25,9 @@ Result<ActAnswer> act_by(pg::Connection& connection, std::string_view statement,
     if (!answer && answer.error().sqlstate == "55P03") {
         return fail(Code::in_progress, "another transaction is at work on \"" + operation.key +
                                            "\" and has not ended in time; nothing was decided, try again");
+    }
+    if (!answer && answer.error().code == Code::not_found) {
+        return std::unexpected{no_such_operation(operation)};
     }
     return answer;
 }

@@ -173,7 +173,8 @@ def test_each_status_says_what_it_means_and_what_is_next(begin, plain, psql, dat
     assert "next: wait: a repeat is answered OPERATION_IN_PROGRESS" in plain("show", "running")
     lapse(psql, database, "running")
     assert "but that lease lapsed at" in plain("show", "running")
-    assert "next: begin it again as it was begun: whoever comes next takes it over" in plain("show", "running")
+    assert "next: begin it again: settle exec --key running -- COMMAND; whoever comes next takes it over" in plain(
+        "show", "running")
 
     begin("pending")
     begin("pending", "fail", token=1, error_class="transient", code="TIMEOUT", message="no answer")
@@ -250,6 +251,9 @@ def test_hostile_text_is_shown_harmlessly(begin, show, plain, settle, database):
         text = plain(command, "K")  # looks for unsafe characters itself
         assert "\\u001b[2J" in text and "\\u202e" in text
         assert not any(line.startswith("forged") for line in text.splitlines())
+    for command in (["show", "K"], ["trace", "K"], ["list"], ["review", "show", "K"]):
+        document = settle("--db", database, "--json", *command)
+        assert document.code == 0 and not UNSAFE.search(document.stdout)
     shown = show("K")
     assert shown["request"]["name"] == HOSTILE and shown["executions"][0]["error"]["message"] == HOSTILE
     assert shown["executions"][1]["worker"] == "eve\u202e"

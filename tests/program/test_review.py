@@ -171,7 +171,7 @@ def test_two_people_have_to_agree(run, unknown, psql, database):
     run("review", "list")
     first = run("review", "decide", "K", "--as", "succeeded", *SIGNED)
     assert first.code == 0
-    assert first.stdout == "approved by ann: K is still review; a second person has to decide the same\n"
+    assert first.stdout == "approved by ann: K is still in review; a second person has to decide the same\n"
     assert run("review", "list", "--json").json()[0]["approvals"] == 1
     again = run("review", "decide", "K", "--as", "succeeded", *SIGNED, "--json")
     assert again.code == 0 and again.json()["outcome"] == "approved"
@@ -260,7 +260,7 @@ def test_rerun_is_refused_by_what_it_meets(run, unknown, psql, database):
             ("unknown", 105, "OUTCOME_UNKNOWN: unknown: its outcome is unknown: settle it with review decide"),
             ("failed", 1, "refused: failed: it was refused, and its kind does not say review.rerun_failed"),
             ("cancelled", 1, "refused: cancelled: it is cancelled"),
-            ("nobody", 108, "NOT_FOUND: no operation nobody in namespace default")):
+            ("nobody", 108, 'NOT_FOUND: no operation "nobody" in namespace "default"; settle list shows what there is')):
         answer = run("rerun", key, *SIGNED)
         assert (answer.code, answer.stdout, answer.stderr) == (code, "", f"settle: {words}\n")
     document = run("rerun", "failed", *SIGNED, "--json")
