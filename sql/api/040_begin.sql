@@ -106,14 +106,13 @@ revoke all on function settle_data.meet_standing(settle_data.operation, text, js
 -- The same rules for the common case, as one expression that the planner inlines.
 create or replace function settle_data.is_plain_begin(key text, kind text, namespace text, trigger text, owner text,
                                                       lease interval, effect text)
-returns boolean language sql immutable as $$
-    select settle_data.is_name(is_plain_begin.key || '/' || is_plain_begin.kind || '/' || is_plain_begin.namespace || '/'
-                               || is_plain_begin.owner, 255)
-        and is_plain_begin.trigger = 'call' and is_plain_begin.lease is null and is_plain_begin.effect is null
-        and octet_length(is_plain_begin.kind) between 1 and 63 and octet_length(is_plain_begin.namespace) between 1 and 63
-        and is_plain_begin.key <> '' and is_plain_begin.owner <> ''
-        and is_plain_begin.key !~ ' $' and is_plain_begin.kind !~ '^ | $' and is_plain_begin.namespace !~ '^ | $'
-        and is_plain_begin.owner !~ '^ '
+returns boolean language sql stable as $$
+    select is_plain_begin.trigger = 'call' and is_plain_begin.lease is null and is_plain_begin.effect is null
+        and octet_length(is_plain_begin.key) <= 511 and octet_length(is_plain_begin.kind) <= 63
+        and is_plain_begin.key ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
+        and is_plain_begin.kind ~ '^[a-z][a-z0-9_.-]*$'
+        and (is_plain_begin.namespace = 'default' or settle_data.is_name(is_plain_begin.namespace, 63))
+        and (is_plain_begin.owner = session_user or settle_data.is_name(is_plain_begin.owner, 255))
 $$;
 revoke all on function settle_data.is_plain_begin(text, text, text, text, text, interval, text) from public;
 
@@ -203,22 +202,22 @@ begin
 end $$;
 revoke all on function settle_data.enter(text, text, text, jsonb, text, text, interval, text, text, text, text) from public;
 
--- What a repeat of a finished operation is answered with, where the very request is kept to compare. A view, so that
--- begin_operation and run can look with their caller's own rights and no change of search_path (measured: a definer's
--- costs a replay 10 us of 90).
-create or replace view settle.finished as
+-- What a look at a key answers, and whether the answer is a plain repeat's: of a finished operation whose very request
+-- is kept to compare. A view, so that begin_operation and run can look with their caller's own rights and no change of
+-- search_path (measured: a definer's costs a replay 10 us of 90).
+create or replace view settle.keys as
 select o.namespace, o.key, o.kind, o.request, o.status, o.key || '#' || o.token as execution_id, o.result_ref, o.result,
     case when o.failure_code is not null
         then jsonb_build_object('code', o.failure_code, 'detail', o.failure_detail) end as failure,
-    o.attempt_count, o.counter
-from settle_data.operation o
-where o.finished_at is not null and o.digest is null and o.compensates is null;
-revoke all on settle.finished from public;
-grant select on settle.finished to settle_viewer;
+    o.attempt_count, o.counter,
+    o.finished_at is not null and o.digest is null and o.compensates is null as is_plain
+from settle_data.operation o;
+revoke all on settle.keys from public;
+grant select on settle.keys to settle_viewer;
 
 -- The second look of begin_operation, with the rights of Settle's owner. Not for callers.
 create or replace function settle.begin_locked(key text, kind text, request jsonb, namespace text, trigger text,
-    owner text, lease interval, effect text)
+    owner text, lease interval, effect text, seen boolean)
 returns settle.begin_operation_answer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -228,7 +227,7 @@ begin
         perform settle_data.check_key(begin_locked.key);
     end if;
     -- What stands as it is answers without the key's lock, so that its repeats wait for nobody and hold up nobody.
-    if begin_locked.trigger not in ('schedule', 'manual') then
+    if begin_locked.seen and begin_locked.trigger not in ('schedule', 'manual') then
         select o.* into op from settle_data.operation o
         where o.namespace = begin_locked.namespace and o.key = begin_locked.key;
         if found and settle_data.stands(op) then
@@ -239,8 +238,8 @@ begin
     return settle_data.enter(begin_locked.namespace, begin_locked.key, begin_locked.kind, begin_locked.request,
         begin_locked.trigger, coalesce(begin_locked.owner, session_user), begin_locked.lease, begin_locked.effect);
 end $$;
-revoke all on function settle.begin_locked(text, text, jsonb, text, text, text, interval, text) from public;
-grant execute on function settle.begin_locked(text, text, jsonb, text, text, text, interval, text)
+revoke all on function settle.begin_locked(text, text, jsonb, text, text, text, interval, text, boolean) from public;
+grant execute on function settle.begin_locked(text, text, jsonb, text, text, text, interval, text, boolean)
     to settle_app, settle_worker;
 
 -- Begins operation (namespace, key), or says what became of it.
@@ -266,22 +265,23 @@ declare
 begin
     -- The common repeat, of a finished operation with the very same request: one look, no lock, no transaction id, no
     -- write but the count. Everything else, and what is seen to need a second look, goes by the key's lock.
-    select 'replayed', null::bigint, f.execution_id, f.status, f.result_ref, f.result, f.failure, null::timestamptz,
-        null::timestamptz, null::text, f.attempt_count
+    select case when k.is_plain and k.kind = begin_operation.kind and k.request = begin_operation.request
+            and begin_operation.trigger = 'call' and begin_operation.owner is null and begin_operation.lease is null
+            and begin_operation.effect is null
+        then case when pg_catalog.current_setting('transaction_read_only') <> 'off' then 'replayed'
+            when case k.counter when 0 then pg_catalog.nextval('settle.duplicates_0'::regclass)
+                else pg_catalog.nextval(('settle.duplicates_' || k.counter)::regclass) end > 0 then 'replayed' end
+        else 'seen' end,
+        null::bigint, k.execution_id, k.status, k.result_ref, k.result, k.failure, null::timestamptz, null::timestamptz,
+        null::text, k.attempt_count
     into answer
-    from settle.finished f
-    where f.namespace = begin_operation.namespace and f.key = begin_operation.key and f.kind = begin_operation.kind
-        and f.request = begin_operation.request and begin_operation.trigger = 'call' and begin_operation.owner is null
-        and begin_operation.lease is null and begin_operation.effect is null
-        and (pg_catalog.current_setting('transaction_read_only') <> 'off' or case f.counter
-            when 0 then pg_catalog.nextval('settle.duplicates_0'::regclass)
-            else pg_catalog.nextval(('settle.duplicates_' || f.counter)::regclass) end > 0);
-    if answer.outcome is not null then
+    from settle.keys k where k.namespace = begin_operation.namespace and k.key = begin_operation.key;
+    if answer.outcome = 'replayed' then
         return answer;
     end if;
     return settle.begin_locked(begin_operation.key, begin_operation.kind, begin_operation.request,
         begin_operation.namespace, begin_operation.trigger, begin_operation.owner, begin_operation.lease,
-        begin_operation.effect);
+        begin_operation.effect, answer.outcome is not null);
 end $$;
 revoke all on function settle.begin_operation(text, text, jsonb, text, text, text, interval, text) from public;
 grant execute on function settle.begin_operation(text, text, jsonb, text, text, text, interval, text)

@@ -13,15 +13,6 @@ from settle_data.kind_revision r where r.in_force;
 revoke all on settle.sql_handlers from public;
 grant select on settle.sql_handlers to settle_viewer;
 
-create or replace view settle.keys as
-select o.namespace, o.key, o.kind, o.status, o.request, o.key || '#' || o.token as execution_id, o.result_ref, o.result,
-    case when o.failure_code is not null
-        then jsonb_build_object('code', o.failure_code, 'detail', o.failure_detail) end as failure,
-    o.attempt_count, o.counter, o.finished_at is not null and o.digest is null and o.compensates is null as is_plain
-from settle_data.operation o;
-revoke all on settle.keys from public;
-grant select on settle.keys to settle_viewer;
-
 -- Writes the record of an operation that ran in this transaction under its key's lock: with `code` (and `detail`) it
 -- was refused, else it succeeded with `result`. Not for callers: run's own end.
 create or replace function settle.run_record(key text, kind text, request jsonb, namespace text, started_at timestamptz,
