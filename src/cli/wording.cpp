@@ -55,18 +55,6 @@ std::string rfc3339(std::chrono::system_clock::time_point time) {
                        (milliseconds - seconds).count());
 }
 
-std::string shell_word(std::string_view text) {
-    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,";
-    if (!text.empty() && text.find_first_not_of(plain) == std::string_view::npos) {
-        return std::string{text};
-    }
-    std::string word = "'";
-    for (const char character : text) {
-        word += character == '\'' ? std::string{"'\\''"} : std::string(1, character);
-    }
-    return word + "'";
-}
-
 std::string settle_line(const Context& context, std::string_view arguments) {
     if (context.name_space == "default") {
         return fmt::format("settle {}", arguments);

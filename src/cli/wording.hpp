@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cli/context.hpp"
+#include "cli/plain.hpp"
 
 namespace settle::cli {
 
@@ -20,9 +21,6 @@ void write_bytes(int descriptor, std::string_view bytes);
 // A timestamp of the database in RFC 3339: "2026-03-01 10:00:00.5+00" is "2026-03-01T10:00:00.5Z".
 std::string rfc3339(std::string_view timestamp);
 std::string rfc3339(std::chrono::system_clock::time_point time);
-
-// A word that a shell reads as `text`, for a command line that is printed to be copied.
-std::string shell_word(std::string_view text);
 
 // "settle review decide K": with the namespace where it is not the default one.
 std::string settle_line(const Context& context, std::string_view arguments);
