@@ -26,6 +26,8 @@ SETTINGS = {
     "track_functions": "all",
     "logging_collector": "off",
     "log_line_prefix": "%m [%p] %d %a ",
+    "log_statement": "all",
+    "log_parameter_max_length": "0",
     "timezone": "UTC",
 }
 
