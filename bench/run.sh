@@ -1,0 +1,3 @@
+#!/bin/bash
+# What an operation costs beside its business writes: bench/run.py --help
+exec "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/run.py" "$@"

@@ -1,0 +1,2 @@
+\set n random(1, 10000)
+select status, result from settle.begin_operation('seen-' || :n::text, 'debit', '{"account": 1, "amount": 5}');
