@@ -29,6 +29,7 @@ int print_findings(const Context& context, const std::vector<store::Finding>& fi
     const auto real = static_cast<std::ptrdiff_t>(findings.size()) - notes;
     if (context.json) {
         std::vector<std::string> documents;
+        documents.reserve(findings.size());
         for (const auto& finding : findings) {
             documents.push_back(document(finding));
         }

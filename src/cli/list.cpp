@@ -73,6 +73,7 @@ int list_command(const Context& context, const ListOptions& options) {
     }
     if (context.json) {
         std::vector<std::string> documents;
+        documents.reserve(found->size());
         for (auto& operation : *found) {
             documents.push_back(std::move(operation.document));
         }

@@ -84,6 +84,7 @@ int list_reviews(const Context& context, pg::Connection& connection) {
     }
     if (context.json) {
         std::vector<std::string> documents;
+        documents.reserve(found->size());
         for (auto& line : *found) {
             documents.push_back(std::move(line.document));
         }
@@ -110,6 +111,7 @@ int list_reviews(const Context& context, pg::Connection& connection) {
 // The operation's document with two members more: its place in review, and every decision.
 std::string case_document(const store::Shown& shown) {
     std::vector<std::string> documents;
+    documents.reserve(shown.decisions.size());
     for (const auto& decision : shown.decisions) {
         documents.push_back(decision.document);
     }

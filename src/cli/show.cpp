@@ -82,6 +82,7 @@ std::string trace_text(const std::string& key, const store::Trace& trace) {
 
 std::string trace_document(const Context& context, const std::string& key, const store::Trace& trace) {
     std::vector<std::string> events;
+    events.reserve(trace.events.size());
     for (const auto& event : trace.events) {
         events.push_back(event.document);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <string_view>
 
@@ -107,11 +108,13 @@ public:
                 "run settle doctor as a member of settle_owner", "rights");
         }
         // The worst first; among equals, in the order of the checks.
-        const auto rank = [](const Finding& finding) {
-            return finding.severity == "error" ? 0 : (finding.severity == "warning" ? 1 : 2);
-        };
-        std::ranges::stable_sort(findings_, {}, rank);
-        return std::move(findings_);
+        std::vector<Finding> sorted;
+        sorted.reserve(findings_.size());
+        for (const std::string_view severity : {"error", "warning", "info"}) {
+            std::ranges::copy_if(findings_, std::back_inserter(sorted),
+                                 [&](const Finding& finding) { return finding.severity == severity; });
+        }
+        return sorted;
     }
 
 private:

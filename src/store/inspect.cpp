@@ -184,6 +184,7 @@ Result<std::vector<ListedOperation>> list(pg::Connection& connection, const List
         return std::unexpected{rows.error()};
     }
     std::vector<ListedOperation> found;
+    found.reserve(static_cast<std::size_t>(rows->count()));
     for (int row = 0; row < rows->count(); ++row) {
         found.push_back({.document = rows->require(row, "document"),
                          .key = rows->require(row, "key"),

@@ -55,6 +55,7 @@ Result<std::vector<ReviewLine>> reviews(pg::Connection& connection, const std::s
         return std::unexpected{rows.error()};
     }
     std::vector<ReviewLine> found;
+    found.reserve(static_cast<std::size_t>(rows->count()));
     for (int row = 0; row < rows->count(); ++row) {
         found.push_back({.document = rows->require(row, "document"),
                          .key = rows->require(row, "key"),
