@@ -119,6 +119,9 @@ select test.invalid('null namespace', $$select settle.run('M', 'debit', '{}', nu
 select test.invalid('empty namespace', $$select settle.run('M', 'debit', '{}', '')$$, 'namespace', 'is empty');
 select test.same('nothing is there', (select count(*) from settle_data.operation where key like 'M%'), 0::bigint);
 
+select test.invalid('a half of it, alone', $$select settle.run_end('M', 'debit', '{}', 'default', row(null, 'bank.debit', true, now(), 1)::settle.run_state, 'succeeded', null, null, null)$$, 'state', 'is of no run_begin%');
+select test.same('nothing is there', (select count(*) from settle_data.operation where key like 'M%'), 0::bigint);
+
 -- Results: null, any value, one that is too large; a reference in it.
 create function bank.echo(key text, request jsonb) returns jsonb language plpgsql as $$ begin return request -> 'answer'; end $$;
 select settle.declare_kind('echo', '{"effect":"local","handler":{"sql":"bank.echo"}}');
