@@ -158,8 +158,8 @@ begin
             said := settle.refusal_code(said);
         when unique_violation then
             -- A batch, which takes no key's lock, made the operation meanwhile: the whole transaction runs again.
-            get stacked diagnostics said = constraint_name;
-            if said <> 'operation_pkey' then
+            get stacked diagnostics said = constraint_name, detail = schema_name;
+            if said <> 'operation_pkey' or detail <> 'settle_data' then
                 raise;
             end if;
             raise exception using errcode = '40001', message = 'operation ' || run.key

@@ -112,6 +112,17 @@ def test_nothing_is_public_and_all_belongs_to_the_owner(catalog):
            and relnamespace in ('settle'::regnamespace, 'settle_data'::regnamespace)""") == []
 
 
+def test_counters_may_be_raised_and_no_more(catalog):
+    for name, role, may_raise, may_set in catalog("""
+            select c.relname, r.rolname, has_sequence_privilege(r.oid, c.oid, 'usage'),
+                   has_sequence_privilege(r.oid, c.oid, 'update, select')
+              from pg_class c cross join pg_roles r where c.relkind = 'S' and r.rolname = any (%s)
+               and c.relnamespace in ('settle'::regnamespace, 'settle_data'::regnamespace)""", ROLES):
+        wanted = name.startswith("duplicates_") and role in ("settle_app", "settle_worker", "settle_operator",
+                                                             "settle_admin")
+        assert (may_raise, may_set) == (wanted, False), f"{name} {role}"
+
+
 def test_a_definer_has_a_pinned_path_and_run_has_none(catalog):
     assert catalog("""
         select oid::regprocedure::text from pg_proc
@@ -119,10 +130,10 @@ def test_a_definer_has_a_pinned_path_and_run_has_none(catalog):
            and proconfig is distinct from array['search_path=pg_catalog, pg_temp']""") == []
     # A definer, or a pinned path, would run the user's handler with other rights and names than the caller's.
     assert catalog("select prosecdef, proconfig from pg_proc where oid = 'settle.run'::regproc") == [(False, None)]
-    # What touches a table on a caller's behalf is a definer: all but run and its pure helpers.
+    # What writes on a caller's behalf is a definer; these look, or call those that do.
     invokers = {name for name, in catalog(
         "select proname from pg_proc where pronamespace = 'settle'::regnamespace and not prosecdef")}
-    assert invokers == {"run", "refusal_code", "refusal_detail"}
+    assert invokers == {"begin_operation", "run", "check_handler", "refusal_code"}
 
 
 def test_every_function_answers_each_role_as_documented(catalog, database, connect):
@@ -161,8 +172,8 @@ FORBIDDEN = [
     "delete from settle_data.execution",
     "delete from settle_data.decision",
     "select inner_pad from settle_data.kind_revision",
-    "select nextval('settle_data.duplicates_0')",
-    "select setval('settle_data.duplicates_0', 1)",
+    "select setval('settle.duplicates_0', 1)",
+    "alter sequence settle.duplicates_0 restart",
     "select settle_data.invalid('a', 'b')",
     "select settle_data.canonical('{}')",
     "select settle_data.finish('default', 'a', 1, 'succeeded', null, null, null, null)",
@@ -210,6 +221,7 @@ def test_every_view_shows_its_rows_to_each_role_that_may_look(catalog, database,
     catalog("select settle.declare_kind('k', '{\"effect\": \"keyed\"}')")
     catalog("select settle.begin_operation('a', 'k', lease => '1h'), settle.fail('a', 1, 'defect', 'D', 'd')")
     catalog("select settle.begin_operation('b', 'k', lease => '1h'), settle.cancel('b', 'ann', 'r')")
+    catalog("select settle.begin_operation('c', 'k', lease => '1h'), settle.complete('c', 1)")
     catalog("select settle.acquire_lease('r', 'w', '1h')")
     connection = connect(database)
     for view, roles in documented("Views of the schema `settle`").items():

@@ -94,6 +94,15 @@ select settle.declare_kind('explode', '{"effect":"local","handler":{"sql":"bank.
 select test.raises('as it is: ' || state, format('select settle.run(%L, %L, %L)', 'X1', 'explode', jsonb_build_object('state', state)), state, 'boom')
 from unnest(array['P0001', '40001', '23505', '55P03', 'ST001', 'ST101', '22012']) as state;
 select test.same('nothing stays', (select count(*) from settle_data.operation where key = 'X1') + (select count(*) from bank.entry where op = 'X1'), 0::bigint);
+-- Also of a constraint that is named as Settle's own.
+create table bank.operation (key text constraint operation_pkey primary key);
+create function bank.twice(key text, request jsonb) returns jsonb language plpgsql as $$
+begin
+    insert into bank.operation values (key), (key);
+    return null;
+end $$;
+select settle.declare_kind('twice', '{"effect":"local","handler":{"sql":"bank.twice"}}');
+select test.raises('as it is', $$select settle.run('X2', 'twice')$$, '23505', '%operation_pkey%');
 do $$
 begin
     perform settle.run('X1', 'explode', '{"state":"P0001"}');
@@ -117,9 +126,6 @@ select test.invalid('null request', $$select settle.run('M', 'debit', null)$$, '
 select test.invalid('1e400', $$select settle.run('M', 'debit', '1e400')$$, 'request', '%1e309%');
 select test.invalid('null namespace', $$select settle.run('M', 'debit', '{}', null)$$, 'namespace', 'is required');
 select test.invalid('empty namespace', $$select settle.run('M', 'debit', '{}', '')$$, 'namespace', 'is empty');
-select test.same('nothing is there', (select count(*) from settle_data.operation where key like 'M%'), 0::bigint);
-
-select test.invalid('a half of it, alone', $$select settle.run_end('M', 'debit', '{}', 'default', row(null, 'bank.debit', true, now(), 1)::settle.run_state, 'succeeded', null, null, null)$$, 'state', 'is of no run_begin%');
 select test.same('nothing is there', (select count(*) from settle_data.operation where key like 'M%'), 0::bigint);
 
 -- Results: null, any value, one that is too large; a reference in it.
