@@ -79,12 +79,10 @@ revoke all on function settle_data.is_plain_run(text, text, jsonb, jsonb) from p
 
 create or replace function settle_data.check_run(key text, kind text, namespace text, request jsonb)
 returns settle_data.kind_revision language plpgsql as $$
-declare
-    ignored boolean;
 begin
     perform settle_data.check_key(check_run.key);
     perform settle_data.check_name('namespace', check_run.namespace, 63);
-    ignored := settle_data.check_request('request', check_run.request);
+    perform settle_data.check_request('request', check_run.request);
     return settle_data.kind_in_force(check_run.kind);
 end $$;
 revoke all on function settle_data.check_run(text, text, text, jsonb) from public;
