@@ -58,12 +58,14 @@ private:
         return command(parent, name, what, more,
                        [act, options](const Context& context) { return act(context, *options); });
     }
-    void add_db();
-    void add_migrate();
+    void add_exec();
     void add_reading();
     void add_rerun();
     void add_review();
+    void add_lease();
     void add_lab();
+    void add_db();
+    void add_migrate();
 
     int parse_and_run(Arguments arguments);
     int usage_error(const std::string& message);
@@ -94,9 +96,11 @@ Program::Program() {
     app_.add_option("--namespace", context_.name_space, "Whose keys and resources (default: default)")
         ->type_name("NAME");
     app_.add_flag("--json", context_.json, "One JSON document on standard output, errors too");
+    add_exec();
     add_reading();
-    add_rerun();
     add_review();
+    add_rerun();
+    add_lease();
     add_lab();
     add_db();
     add_migrate();
@@ -130,6 +134,29 @@ CLI::Option* add_key(CLI::App* command, std::string& key) {
 void add_operator(CLI::App* command, std::string& name, std::string& reason) {
     command->add_option("--operator", name, "Who decides")->type_name("NAME")->required();
     command->add_option("--reason", reason, "Why, for the record")->type_name("TEXT")->required();
+}
+
+void Program::add_exec() {
+    const auto options = std::make_shared<ExecOptions>();
+    CLI::App* exec = command(&app_, "exec", "Run a command once under a key, and replay its end on a repeat",
+                             help::exec, exec_command, options);
+    help_->takes_command.emplace(exec, &options->command);
+    exec->add_option("--key", options->key, "Names the business operation")->type_name("KEY")->required();
+    exec->add_option("--kind", options->kind, "What sort of operation it is (default: exec)")->type_name("NAME");
+    exec->add_option("--request", options->request, "What a repeat must agree with (default: {})")->type_name("JSON");
+    exec->add_option("--lease", options->lease, "How long a vanished holder is waited for (default: 30s)")
+        ->type_name("TIME");
+    exec->add_option("--max-time", options->max_time, "Stop the command after this time")->type_name("TIME");
+    exec->add_flag("--repeatable", options->repeatable, "After a crash another may run the command again");
+    exec->add_option("--trigger", options->trigger, "call, schedule, retry, manual or event (default: call)")
+        ->type_name("NAME");
+    CLI::Option* rerun =
+        exec->add_flag("--rerun", options->rerun, "Run a failed or reviewed one again; never a success");
+    CLI::Option* who = exec->add_option("--operator", options->operator_name, "Who decides so")->type_name("NAME");
+    CLI::Option* why = exec->add_option("--reason", options->reason, "Why, for the record")->type_name("TEXT");
+    rerun->needs(who, why);
+    who->needs(rerun);
+    why->needs(rerun);
 }
 
 void Program::add_db() {
@@ -195,6 +222,39 @@ void Program::add_review() {
     decide->add_option("--result-ref", decided->result_ref, "What was produced, for those who ask later")
         ->type_name("REF");
     decide->add_option("--revise", decided->request, "With --as rerun: the whole corrected request")->type_name("JSON");
+}
+
+void Program::add_lease() {
+    CLI::App* lease = group("lease", "Leases: one holder of a resource at a time", help::lease);
+    const auto add = [&](const std::string& action, const std::string& what, std::string_view more) {
+        const auto options = std::make_shared<LeaseOptions>();
+        options->action = action;
+        CLI::App* added = command(lease, action, what, more, lease_command, options);
+        added->add_option("RESOURCE", options->resource, "What is held")->required();
+        return std::pair{added, options};
+    };
+    const auto add_holder = [](CLI::App* command, LeaseOptions& options) {
+        return command->add_option("--holder", options.holder, "Who holds it")->type_name("NAME");
+    };
+    const auto add_ttl = [](CLI::App* command, LeaseOptions& options) {
+        command->add_option("--ttl", options.ttl, "For how long (default: 30s)")->type_name("TIME");
+    };
+    const auto [acquire, acquire_options] =
+        add("acquire", "Take a resource where nobody holds it", help::lease_acquire);
+    add_holder(acquire, *acquire_options)->required();
+    add_ttl(acquire, *acquire_options);
+    const auto [renew, renew_options] = add("renew", "Hold it longer", help::lease_renew);
+    const auto [release, release_options] = add("release", "Give it back before its time", help::lease_release);
+    for (const auto& [added, options] : {std::pair{renew, renew_options}, std::pair{release, release_options}}) {
+        add_holder(added, *options)->required();
+        added->add_option("--token", options->token, "The token it was granted with")->type_name("N")->required();
+    }
+    add_ttl(renew, *renew_options);
+    add("show", "Show who holds it, and until when", help::lease_show);
+    const auto [hold, hold_options] = add("hold", "Hold it while a command runs", help::lease_hold);
+    help_->takes_command.emplace(hold, &hold_options->command);
+    add_holder(hold, *hold_options);
+    add_ttl(hold, *hold_options);
 }
 
 void Program::add_lab() {

@@ -67,13 +67,13 @@ Program create_database(const std::string& binaries) {
             .arguments = {"--single", "-D", std::string{inherited_directory}, "-c", "exit_on_error=on", "postgres"}};
 }
 
-Result<void> append_settings(const ServerHome& home, const std::string& directory) {
-    const std::string path = directory + "/postgresql.conf";
-    const FileDescriptor file{open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC)};
-    errno = ENOSPC;  // a short write says nothing
+// By the descriptor: root follows no name in a directory that is another user's by now.
+Result<void> append_settings(const ServerHome& home, int directory) {
+    const FileDescriptor file{openat(directory, "postgresql.conf", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW)};
+    errno = file ? ENOSPC : errno;  // a short write says nothing
     if (!file || write(file.get(), settings.data(), settings.size()) != static_cast<ssize_t>(settings.size()) ||
         fsync(file.get()) != 0) {
-        return cannot(home, fmt::format("cannot write {}", path), errno);
+        return cannot(home, "cannot write postgresql.conf", errno);
     }
     return {};
 }
@@ -93,7 +93,7 @@ Result<void> fill(const ServerHome& home, const ServerUser& user, const std::str
     if (auto made = run_step(home, user, initdb(binaries), directory.get(), log, {}, deadline); !made) {
         return made;
     }
-    if (auto written = append_settings(home, path); !written) {
+    if (auto written = append_settings(home, directory.get()); !written) {
         return written;
     }
     return run_step(home, user, create_database(binaries), directory.get(), log, cluster_sql::create_database,

@@ -55,7 +55,8 @@ Result<void> give_to_owner_of(const std::string& parent, const std::string& path
     if (!made || fstat(made.get(), &own) != 0) {
         return cannot("open", path, errno);
     }
-    if (own.st_uid == 0 && fchown(made.get(), above.st_uid, above.st_gid) != 0) {
+    const bool made_here = own.st_uid == 0 && (S_ISDIR(own.st_mode) || own.st_nlink == 1);
+    if (made_here && fchown(made.get(), above.st_uid, above.st_gid) != 0) {
         return cannot("change the owner of", path, errno);
     }
     return {};
