@@ -243,15 +243,15 @@ void Program::add_lease() {
         add("acquire", "Take a resource where nobody holds it", help::lease_acquire);
     add_holder(acquire, *acquire_options)->required();
     add_ttl(acquire, *acquire_options);
-    const auto [renew, renew_options] = add("renew", "Hold it longer", help::lease_renew);
-    const auto [release, release_options] = add("release", "Give it back before its time", help::lease_release);
+    const auto [renew, renew_options] = add("renew", "Hold a resource longer, under the same token", help::lease_renew);
+    const auto [release, release_options] = add("release", "Give a resource back before its time", help::lease_release);
     for (const auto& [added, options] : {std::pair{renew, renew_options}, std::pair{release, release_options}}) {
         add_holder(added, *options)->required();
         added->add_option("--token", options->token, "The token it was granted with")->type_name("N")->required();
     }
     add_ttl(renew, *renew_options);
-    add("show", "Show who holds it, and until when", help::lease_show);
-    const auto [hold, hold_options] = add("hold", "Hold it while a command runs", help::lease_hold);
+    add("show", "Show who holds a resource, and until when", help::lease_show);
+    const auto [hold, hold_options] = add("hold", "Hold a resource while a command runs", help::lease_hold);
     help_->takes_command.emplace(hold, &hold_options->command);
     add_holder(hold, *hold_options);
     add_ttl(hold, *hold_options);

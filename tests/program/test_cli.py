@@ -75,6 +75,17 @@ USAGE_ERRORS = [
     (["--db"], "--db"),
     (["migrate", "--namespace"], "--namespace"),
     (["--db", "a", "--db", "b", "migrate"], "--db"),
+    (["exec", "--", "true"], "--key"),
+    (["exec", "--key", "k"], "--"),
+    (["exec", "--key", "k", "true"], "`--`"),
+    (["exec", "--key", "k", "--rerun", "--", "true"], "--operator"),
+    (["exec", "--key", "k", "--operator", "ann", "--", "true"], "--rerun"),
+    (["show"], "KEY"),
+    (["show", "a", "b"], "`b`"),
+    (["list", "--limit", "many"], "--limit"),
+    (["lease", "hold", "r"], "--"),
+    (["lease", "acquire", "r"], "--holder"),
+    (["review", "decide", "k", "--operator", "ann", "--reason", "r"], "--as"),
 ]
 
 
@@ -181,3 +192,45 @@ def test_closed_standard_streams_do_not_meet_the_database(settle, database):
     closed = f"exec '{PROGRAM}' --db '{database}' migrate <&- >&- 2>&-"
     done = subprocess.run(["sh", "-c", closed], env=settle.environment, timeout=60, check=False)
     assert done.returncode == 0
+
+
+def test_what_follows_the_mark_is_the_commands_own(settle, database):
+    words = ["--key", "--json", "--", "", "a b", "-x", "$HOME"]
+    answer = settle("exec", "--db", database, "--key", "k", "--", "printf", "%s|", *words)
+    assert (answer.code, answer.stdout) == (0, "|".join(words) + "|"), answer
+    held = settle("lease", "hold", "r", "--db", database, "--", "printf", "%s|", *words)
+    assert (held.code, held.stdout) == (0, "|".join(words) + "|"), held
+
+
+def test_a_command_may_take_any_bytes(settle, database):
+    done = raw(settle, "exec", "--db", database, "--key", "k", "--", "printf", "%s", b"\xff\x00"[:1], capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"\xff"), done
+
+
+@pytest.mark.parametrize("key", ["list", "exec", "[a,b]", "{}", "a=b", "++"])
+def test_keys_that_look_like_something_else(settle, database, key):
+    assert settle("exec", "--db", database, "--key", key, "--", "true").code == 0
+    assert settle("--db", database, "--json", "show", "--", key).json()["key"] == key
+
+
+def test_a_key_that_begins_with_a_hyphen(settle, database):
+    assert settle("exec", "--db", database, "--key", "-k", "--", "true").code == 0
+    assert settle("show", "--db", database, "--json", "--", "-k").json()["key"] == "-k"
+
+
+@pytest.mark.parametrize("command", [["list"], ["exec", "--key", "k", "--", "touch"]], ids=["list", "exec"])
+def test_a_named_database_is_never_migrated_unasked(settle, empty_database, psql, tmp_path, command):
+    words = command + ([str(tmp_path / "ran")] if command[-1] == "touch" else [])
+    secret = empty_database + "&password=open-sesame"
+    answer = settle("--db", secret, *words)
+    assert_one_line(answer, 110)
+    assert "`settle --db … migrate`" in answer.stderr
+    assert "open-sesame" not in answer.stderr + answer.stdout
+    assert psql(empty_database, "select count(*) from pg_namespace where nspname like 'settle%'") == "0"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_private_server_is_started_and_migrated_by_whoever_needs_it(new_db, settle, home):
+    answer = settle("list", "--json", env={"SETTLE_HOME": home})
+    assert answer.code == 0, answer
+    assert new_db("status").code == 0
