@@ -11,6 +11,9 @@ with expected (name, role, privilege) as (
     select 'settle', role, 'USAGE'
     from unnest(array['settle_app', 'settle_worker', 'settle_operator', 'settle_viewer', 'settle_handler', 'settle_admin'])
         as role
+    union
+    select 'settle.duplicates_' || number, role, 'USAGE'
+    from generate_series(0, 31) as number cross join unnest(array['settle_app', 'settle_worker']) as role
 ),
 thing (sort, name, owner, acl) as (
     select 'function', n.nspname || '.' || p.proname, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))

@@ -26,6 +26,26 @@ with broken (place, what, what_to_do, namespace, key) as (
     select 6, 'undone before it came, but has run', 'find out what it did: settle trace shows its executions',
         o.namespace, o.key
     from settle_data.operation o where o.failure_code = 'UNDONE_FIRST' and (o.attempt_count > 0 or o.status <> 'cancelled')
+    union all
+    select 7, 'in a status that does not exist', 'find out who wrote it, and restore it from a backup', o.namespace, o.key
+    from settle_data.operation o
+    where o.status not in ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'unknown', 'review')
+    union all
+    select 8, 'finished by its status but not by its time, or the other way round',
+        'find out what is so: settle trace, then, as settle_owner, set finished_at', o.namespace, o.key
+    from settle_data.operation o
+    where (o.status in ('succeeded', 'failed', 'cancelled')) <> (o.finished_at is not null)
+    union all
+    select 9, 'under a key or namespace that cannot be one', 'find out who wrote it: no caller can reach it',
+        o.namespace, o.key
+    from settle_data.operation o
+    where octet_length(o.key) not between 1 and 511 or octet_length(o.namespace) not between 1 and 63
+    union all
+    select 10, 'of no kind', 'find out who wrote it, and restore it from a backup', o.namespace, o.key
+    from settle_data.operation o where o.kind is null and o.failure_code is distinct from 'UNDONE_FIRST'
+    union all
+    select 11, 'at a token or count below zero', 'find out who wrote it, and restore it from a backup', o.namespace, o.key
+    from settle_data.operation o where least(o.token, o.revision, o.attempt_count) < 0
 ),
 numbered as (
     select b.*, case b.namespace when 'default' then b.key else b.namespace || '/' || b.key end as name,

@@ -50,29 +50,27 @@ public:
     // Whether the functions in the database are this program's by the record that `migrate` keeps; where that may not
     // be read, the texts themselves are all there is to compare.
     Result<bool> functions_are_current() {
-        const auto rows = connection_.query(sql::api_applied, {}, deadline_);
-        if (!rows) {
-            if (auto allowed = forbidden("the version of the functions", rows.error()); !allowed) {
-                return std::unexpected{allowed.error()};
-            }
-            return true;
+        const auto differing = differing_files(sql::api_files, sql::api_applied, "the version of the functions");
+        if (!differing) {
+            return std::unexpected{differing.error()};
         }
-        std::map<std::string, std::string> applied;
-        for (int row = 0; row < rows->count(); ++row) {
-            applied.emplace(rows->require(row, "name"), rows->require(row, "sha256"));
-        }
-        std::string differing;
-        for (const auto& file : sql::api_files) {
-            const auto found = applied.find(std::string{file.name});
-            if (found == applied.end() || found->second != file.sha256) {
-                differing += (differing.empty() ? "" : ", ") + std::string{file.name};
-            }
-        }
-        if (!differing.empty()) {
-            add("error", "the functions in the database are of another version than this program: " + differing,
+        if (!differing->empty()) {
+            add("error", "the functions in the database are of another version than this program: " + *differing,
                 "run settle migrate", "functions");
         }
-        return differing.empty();
+        return differing->empty();
+    }
+
+    Result<void> look_at_migrations() {
+        const auto differing = differing_files(sql::schema_files, sql::migrations_applied, "the migrations");
+        if (!differing) {
+            return std::unexpected{differing.error()};
+        }
+        if (!differing->empty()) {
+            add("error", "the tables in the database were made by another build than this program: " + *differing,
+                "use the program that made them", "schema");
+        }
+        return {};
     }
 
     Result<void> look_at_clock() {
@@ -118,6 +116,30 @@ public:
     }
 
 private:
+    // Names of files whose text is not the one that the database has a record of; none where that may not be read.
+    Result<std::string> differing_files(std::span<const sql::SqlFile> files, std::string_view record,
+                                        std::string_view what) {
+        const auto rows = connection_.query(record, {}, deadline_);
+        if (!rows) {
+            if (auto allowed = forbidden(what, rows.error()); !allowed) {
+                return std::unexpected{allowed.error()};
+            }
+            return std::string{};
+        }
+        std::map<std::string, std::string> applied;
+        for (int row = 0; row < rows->count(); ++row) {
+            applied.emplace(rows->require(row, "name"), rows->require(row, "sha256"));
+        }
+        std::string differing;
+        for (const auto& file : files) {
+            const auto found = applied.find(std::string{file.name});
+            if (found == applied.end() || found->second != file.sha256) {
+                differing += (differing.empty() ? "" : ", ") + std::string{file.name};
+            }
+        }
+        return differing;
+    }
+
     Result<void> forbidden(std::string_view what, const Error& error) {
         if (error.code != Code::permission_denied) {
             return std::unexpected{error};
@@ -143,6 +165,9 @@ Result<void> look_at_server(Doctor& doctor) {
 }
 
 Result<void> look_at_schema(Doctor& doctor) {
+    if (auto looked = doctor.look_at_migrations(); !looked) {
+        return looked;
+    }
     const auto current = doctor.functions_are_current();
     if (!current) {
         return std::unexpected{current.error()};
@@ -161,6 +186,7 @@ Result<void> look_at_schema(Doctor& doctor) {
         {"the operations", sql::doctor_operations, {}},
         {"the executions", sql::doctor_executions, {}},
         {"the compensations", sql::doctor_compensations, {}},
+        {"the kinds", sql::doctor_kinds, {}},
         {"what waits", sql::doctor_backlog, {}},
         {"the callers' settings", sql::doctor_callers, {}},
     };

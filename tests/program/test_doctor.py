@@ -137,6 +137,12 @@ def test_functions_of_another_version(plant):
     assert found["finding"].endswith("of another version than this program: 050_end.sql")
 
 
+def test_tables_of_another_build(plant):
+    found = plant("update settle_data.migration set sha256 = 'x' where number = 2")
+    assert found["severity"] == "error" and found["what_to_do"] == "use the program that made them"
+    assert found["finding"].endswith("by another build than this program: 0002_core.sql")
+
+
 @pytest.mark.parametrize("sql, words", [
     ("drop function settle.cancel(text, text, text, text)", "function settle.cancel is missing"),
     ("create or replace function settle.schema_version() returns integer language plpgsql stable security definer "
@@ -151,8 +157,9 @@ def test_functions_of_another_version(plant):
      "function settle.renew runs with its owner's rights, but its search_path is not pinned"),
     ("drop view settle.metrics", "view settle.metrics is missing"),
     ("drop index settle_data.operation_open", "index settle_data.operation_open is missing"),
-    ("alter table settle_data.operation drop constraint operation_final", "constraint settle_data.operation_final is missing"),
-    ("drop sequence settle_data.duplicates_7", "sequence settle_data.duplicates_7 is missing"),
+    ("alter table settle_data.lease drop constraint lease_resource_limit",
+     "constraint settle_data.lease_resource_limit is missing"),
+    ("drop sequence settle.duplicates_7", "sequence settle.duplicates_7 is missing"),
     ("alter table settle_data.decision set unlogged", "table settle_data.decision is not durable"),
     ("update pg_index set indisvalid = false where indexrelid = 'settle_data.operation_pkey'::regclass",
      "index settle_data.operation_pkey is not valid"),
@@ -222,6 +229,16 @@ DONE = OPERATION + "('default', 'K', 'pay', 'succeeded', 1, 0, 1, 0, now(), now(
     ("insert into settle_data.operation (namespace, key, status, token, revision, attempt_count, counter, created_at, "
      "finished_at, failure_code) values ('default', 'K', 'cancelled', 1, 0, 1, 0, now(), now(), 'UNDONE_FIRST')",
      "operation undone before it came, but has run (1): K"),
+    (OPERATION + "('default', 'K', 'pay', 'odd', 1, 0, 1, 0, now(), null, now(), null, null, null)",
+     "operation in a status that does not exist (1): K"),
+    (OPERATION + "('default', 'K', 'pay', 'succeeded', 1, 0, 1, 0, now(), null, now(), null, null, null)",
+     "operation finished by its status but not by its time, or the other way round (1): K"),
+    (OPERATION + "('', 'K', 'pay', 'succeeded', 1, 0, 1, 0, now(), now(), null, null, null, null)",
+     "operation under a key or namespace that cannot be one (1): /K"),
+    (OPERATION + "('default', 'K', null, 'succeeded', 1, 0, 1, 0, now(), now(), null, null, null, null)",
+     "operation of no kind (1): K"),
+    (OPERATION + "('default', 'K', 'pay', 'succeeded', 1, -1, 1, 0, now(), now(), null, null, null, null)",
+     "operation at a token or count below zero (1): K"),
     (EXECUTION + "('default', 'K', 2, 0, 'call', 'lost', now(), now())", "execution without its operation (1): K"),
     ("insert into settle_data.decision values (now(), 1, 'default', 'K', 'rerun', 'ann', 'r', 'review', 'pending', null, 'x')",
      "decision without its operation (1): K"),
@@ -251,6 +268,14 @@ def test_every_invariant_when_it_is_broken(plant, sql, words):
     found = plant(sql)
     assert found["severity"] == "error" and found["finding"] == words, found
     assert found["detail"]["count"] == 1 and found["detail"]["keys"][0]["key"] in words
+
+
+def test_a_kind_under_an_old_revision(plant, psql, database):
+    psql(database, """select settle.declare_kind('pay', '{"effect": "local"}');
+                      select settle.declare_kind('pay', '{"effect": "local", "lease": "1m"}')""")
+    found = plant("update settle_data.kind_revision set in_force = false where kind = 'pay'")
+    assert found["severity"] == "error" and found["finding"].startswith("kind pay has no revision in force")
+    assert found["detail"] == {"check": "kinds", "kind": "pay", "revision": 2}
 
 
 def test_many_are_counted_and_five_are_named(doctor, psql, database):
@@ -367,8 +392,8 @@ def test_who_may_not_read_all_is_told_so(settle, psql, database):
         assert findings == {
             f"role {name}_app has no lock_timeout: it waits for a key that another holds for ever": "info",
             "other users' sessions could not be looked at": "info",
-            "not checked, as this role may not read what is needed: the version of the functions, the operations, "
-            "the executions, the compensations": "info"}
+            "not checked, as this role may not read what is needed: the migrations, the version of the functions, "
+            "the operations, the executions, the compensations, the kinds": "info"}
         psql(database, f"alter role {name}_app set lock_timeout = '5s'")
         assert "lock_timeout" not in settle("--db", database, "doctor").stdout
         psql(database, f"create role {name}_stranger login")
