@@ -16,12 +16,12 @@ struct ServerState {
     std::string version;  // major version of the cluster, "15"
     std::string data_directory;
     std::string log_file;
-    std::string url;  // postgresql:///settle?host=…&user=settle
+    std::string url;  // postgresql:///settle?host=…&port=5432&user=settle
 };
 
 class PrivateServer {
 public:
-    // `home`: SETTLE_HOME or its default; made where it is missing.
+    // SETTLE_HOME or its default; `up` makes it where it is missing.
     static Result<PrivateServer> at_home();
 
     // Makes the cluster where there is none, starts it where it does not run, waits until it answers, and returns its
