@@ -30,8 +30,9 @@ std::string why(const store::TraceEvent& event) {
         return ": " + printable(*event.failure_code);
     }
     if (event.error_code) {
-        return fmt::format(": {}: {}", printable(*event.error_code),
-                           excerpt(event.error_message.value_or(""), line_bytes));
+        const std::string message = event.error_message.value_or("");
+        return fmt::format(": {}{}{}", printable(*event.error_code), message.empty() ? "" : ": ",
+                           excerpt(message, line_bytes));
     }
     return event.result_ref ? ": " + excerpt(*event.result_ref, line_bytes) : std::string{};
 }
