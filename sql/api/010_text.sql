@@ -20,7 +20,7 @@ begin
     elsif octet_length(check_name.name) > check_name.max_bytes then
         perform settle_data.invalid(check_name.field, format('is %s bytes long; the limit is %s',
             octet_length(check_name.name), check_name.max_bytes));
-    elsif check_name.name ~ '[\u0001-\u001F\u007F-\u009F]' then
+    elsif check_name.name ~ E'[\u0001-\u001F\u007F-\u009F]' then
         perform settle_data.invalid(check_name.field, 'holds a control character');
     elsif left(check_name.name, 1) = ' ' or right(check_name.name, 1) = ' ' then
         perform settle_data.invalid(check_name.field, 'begins or ends with a space');
@@ -32,7 +32,7 @@ revoke all on function settle_data.check_name(text, text, integer) from public;
 create or replace function settle_data.is_name(name text, max_bytes integer)
 returns boolean language sql immutable as $$
     select octet_length(is_name.name) between 1 and is_name.max_bytes and left(is_name.name, 1) <> ' '
-        and right(is_name.name, 1) <> ' ' and is_name.name !~ '[\u0001-\u001F\u007F-\u009F]'
+        and right(is_name.name, 1) <> ' ' and is_name.name !~ E'[\u0001-\u001F\u007F-\u009F]'
 $$;
 revoke all on function settle_data.is_name(text, integer) from public;
 
@@ -69,7 +69,7 @@ revoke all on function settle_data.seconds_of(interval) from public;
 create or replace function settle_data.number_fits(number text)
 returns boolean language plpgsql immutable as $$
 declare
-    parts text[] := regexp_match(number_fits.number, '^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$');
+    parts text[] := regexp_match(number_fits.number, '^-?([0-9]+)(?:[.]([0-9]+))?(?:[eE]([+-]?[0-9]+))?$');
     digits text;
     significant text;
     magnitude bigint;  -- the value is 0.<significant> times ten to this
@@ -195,7 +195,8 @@ begin
                         when 'array' then settle_data.canonical(member.value)
                         when 'number' then trim_scale((member.value #>> '{}')::numeric)::text
                         else member.value::text end, ','
-                    order by regexp_replace(member.key, '([\U00010000-\U0010FFFF])', U&'\D7FF\\1', 'g') collate "C"), '') || '}'
+                    order by regexp_replace(member.key, E'([\U00010000-\U0010FFFF])',
+                        chr(55295) || chr(92) || '1', 'g') collate "C"), '') || '}'
                 from jsonb_each(canonical.value) as member);
     when 'array' then
         return (select '[' || coalesce(string_agg(

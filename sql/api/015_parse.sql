@@ -21,7 +21,7 @@ begin
         when invalid_text_representation then
             get stacked diagnostics said = pg_exception_detail, place = pg_exception_context;
             perform settle_data.invalid('request', 'is no JSON: ' || said || ' '
-                || coalesce(substring(place from '^JSON data, [^\n]*'), ''));
+                || coalesce(substring(place from E'^JSON data, [^\n]*'), ''));
         when statement_too_complex then
             perform settle_data.invalid('request', 'is nested deeper than 32');
     end;
@@ -33,7 +33,7 @@ begin
         when untranslatable_character or invalid_text_representation then
             get stacked diagnostics said = pg_exception_detail, place = pg_exception_context;
             perform settle_data.invalid('request', 'holds an escape that is no character: ' || said || ' '
-                || coalesce(substring(place from '^JSON data, [^\n]*'), ''));
+                || coalesce(substring(place from E'^JSON data, [^\n]*'), ''));
         when statement_too_complex then
             perform settle_data.invalid('request', 'is nested deeper than 32');
         when numeric_value_out_of_range then

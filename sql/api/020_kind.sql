@@ -7,7 +7,7 @@ declare
     parts text[];
 begin
     if jsonb_typeof(parse_duration.duration) = 'string' then
-        parts := regexp_match(parse_duration.duration #>> '{}', '^(\d{1,12})(ms|s|m|h|d)$');
+        parts := regexp_match(parse_duration.duration #>> '{}', '^([0-9]{1,12})(ms|s|m|h|d)$');
     end if;
     if parts is null then
         perform settle_data.invalid(parse_duration.field, 'is no duration: write a whole number and ms, s, m, h or d, as "30s"');
@@ -110,9 +110,9 @@ begin
     end if;
     for member in
         -- a dot in a name would make it look like the member of a table
-        select replace(m.key, '.', '\.') as path, m.value from jsonb_each(check_declaration.declaration) m
+        select replace(m.key, '.', chr(92) || '.') as path, m.value from jsonb_each(check_declaration.declaration) m
         union all
-        select t.key || '.' || replace(m.key, '.', '\.'), m.value
+        select t.key || '.' || replace(m.key, '.', chr(92) || '.'), m.value
         from jsonb_each(check_declaration.declaration) t
         cross join jsonb_each(case when jsonb_typeof(t.value) = 'object' then t.value end) m
     loop
@@ -131,7 +131,7 @@ begin
         perform settle_data.invalid('handler', 'names not exactly one of sql, http, command and native');
     end if;
     if check_declaration.declaration #>> '{handler,sql}' !~
-        '^(([A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|"([^"]|"")+")(\.(?!$)|$)){1,2}$' then
+        E'^(([A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|"([^"]|"")+")([.](?!$)|$)){1,2}$' then
         perform settle_data.invalid('handler.sql', 'is no name of a function, as bank.debit');
     end if;
     if check_declaration.declaration ->> 'effect' = 'local' and check_declaration.declaration -> 'handler' ?| '{http,command}' then
@@ -152,6 +152,8 @@ returns void language plpgsql as $$
 declare
     kept jsonb := coalesce(check_retention.declaration #> '{retention,key}', '"forever"');
     horizon interval;
+    seconds bigint;
+    spelt text;
 begin
     if kept = '"forever"' then
         return;
@@ -162,11 +164,14 @@ begin
         + settle_data.parse_duration('retention.rerun_window',
             coalesce(check_retention.declaration #> '{retention,rerun_window}', '"90d"'));
     if settle_data.parse_duration('retention.key', kept) < horizon then
+        seconds := ceil(extract(epoch from horizon));
+        spelt := concat_ws(' ', nullif(seconds / 86400, 0)::text || 'd', nullif(seconds % 86400 / 3600, 0)::text || 'h',
+            nullif(seconds % 3600 / 60, 0)::text || 'm', nullif(seconds % 60, 0)::text || 's');
         raise exception using errcode = 'ST009',
             message = 'RETENTION_TOO_SHORT: retention.key is ' || (kept #>> '{}') || ', but something may repeat a key for '
-                || horizon || ' (retry.deadline, redelivery_window and rerun_window together)',
+                || spelt || ' (retry.deadline, redelivery_window and rerun_window together)',
             detail = jsonb_build_object('code', 'RETENTION_TOO_SHORT', 'field', 'retention.key',
-                                        'horizon', horizon::text)::text;
+                                        'horizon', spelt)::text;
     end if;
 end $$;
 revoke all on function settle_data.check_retention(jsonb) from public;

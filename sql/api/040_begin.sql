@@ -109,7 +109,7 @@ create or replace function settle_data.is_plain_begin(key text, kind text, names
 returns boolean language sql stable as $$
     select is_plain_begin.trigger = 'call' and is_plain_begin.lease is null and is_plain_begin.effect is null
         and octet_length(is_plain_begin.key) <= 511 and octet_length(is_plain_begin.kind) <= 63
-        and is_plain_begin.key ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
+        and is_plain_begin.key ~ E'^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
         and is_plain_begin.kind ~ '^[a-z][a-z0-9_.-]*$'
         and (is_plain_begin.namespace = 'default' or settle_data.is_name(is_plain_begin.namespace, 63))
         and (is_plain_begin.owner = session_user or settle_data.is_name(is_plain_begin.owner, 255))

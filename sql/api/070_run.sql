@@ -69,7 +69,7 @@ grant execute on function settle.run_record(text, text, jsonb, text, timestamptz
 create or replace function settle_data.is_plain_run(key text, namespace text, request jsonb, result jsonb)
 returns boolean language sql stable as $$
     select octet_length(is_plain_run.key) <= 255
-        and is_plain_run.key ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
+        and is_plain_run.key ~ E'^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
         and right(is_plain_run.key, 5) <> '~undo'
         and (is_plain_run.namespace = 'default' or settle_data.is_name(is_plain_run.namespace, 63))
         and coalesce(pg_column_size(is_plain_run.result), 0) <= 4000
@@ -128,9 +128,9 @@ begin
         where h.handler is not null and not h.secret and run.request is not null
             -- What needs a second look is for begin_operation to refuse, before the handler has run.
             and pg_catalog.octet_length(run.key) <= 255 and pg_catalog.right(run.key, 5) <> '~undo'
-            and run.key ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
+            and run.key ~ E'^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
             and (run.namespace = 'default' or pg_catalog.octet_length(run.namespace) <= 63 and run.namespace
-                ~ '^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$')
+                ~ E'^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$')
             and pg_catalog.current_setting('transaction_isolation') = 'read committed'
             and (pg_catalog.octet_length(run.request::text) <= 65 or settle.is_sound_request(run.request))
             and h.running not like '%/' || mark || '/%'
@@ -242,7 +242,7 @@ grant execute on function settle.run_finish(text, settle.begin_operation_answer,
 create or replace function settle.refusal_code(said text)
 returns text language sql immutable as $$
     select coalesce(nullif(nullif(btrim(left(regexp_replace(refusal_code.said,
-        '[\u0001-\u001F\u007F-\u009F]', ' ', 'g'), 60)), ''), 'UNDONE_FIRST'), 'REFUSED')
+        E'[\u0001-\u001F\u007F-\u009F]', ' ', 'g'), 60)), ''), 'UNDONE_FIRST'), 'REFUSED')
 $$;
 revoke all on function settle.refusal_code(text) from public;
 grant execute on function settle.refusal_code(text) to settle_app, settle_worker;

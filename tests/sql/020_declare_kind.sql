@@ -102,7 +102,7 @@ select test.same('a function: ' || name, (settle.declare_kind('named', jsonb_bui
 from unnest(array['f', 'bank.debit', '"Bank"."De bit"', 'überweisung', '_f$1', '"a""b".c']) as name;
 
 -- Retention: a key outlives all that may repeat it.
-select test.raises('too short', $$select settle.declare_kind('short', '{"effect":"local","retention":{"key":"30d"}}')$$, 'ST009', 'RETENTION_TOO_SHORT: retention.key is 30d%');
+select test.raises('too short', $$select settle.declare_kind('short', '{"effect":"local","retention":{"key":"30d"}}')$$, 'ST009', 'RETENTION_TOO_SHORT: retention.key is 30d, but something may repeat a key for 97d 15m (%');
 select test.raises('just too short', $$select settle.declare_kind('short', '{"effect":"local","retention":{"key":"97d"}}')$$, 'ST009');
 select test.same('long enough', (settle.declare_kind('kept', '{"effect":"local","retention":{"key":"98d"}}')).outcome, 'declared');
 select test.same('or less to outlive', (settle.declare_kind('kept', '{"effect":"local","retention":{"key":"3d","rerun_window":"1d","redelivery_window":"1d"}}')).outcome, 'declared');
