@@ -111,6 +111,14 @@ exception when raise_exception then
     perform test.raises('not in progress', $q$select settle.run('X1', 'explode', '{"state":"P0002"}')$q$, 'P0002');
 end $$;
 
+-- A handler that is there but calls what is not: the error is its own.
+create function bank.calls_gone(key text, request jsonb) returns jsonb language plpgsql as $$
+begin
+    return bank.gone_too(key);
+end $$;
+select settle.declare_kind('calls_gone', '{"effect":"local","handler":{"sql":"bank.calls_gone"}}');
+select test.raises('not the handler that is missing', $$select settle.run('X2', 'calls_gone')$$, '42883', '%bank.gone_too%');
+
 -- Misuse.
 create table test.before as select test.everything() as state;
 select settle.declare_kind('gone', '{"effect":"local","handler":{"sql":"bank.gone"}}'), settle.declare_kind('native', '{"effect":"local","handler":{"native":true}}'), settle.declare_kind('bare', '{"effect":"local"}');
