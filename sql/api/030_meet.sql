@@ -229,7 +229,8 @@ revoke all on function settle_data.start_again(settle_data.operation, text, text
     from public;
 
 -- The lease of a locked row has lapsed: what is known decides. With a mark that an effect left the process the outcome
--- is unknown; on the last attempt that the kind allows a person is asked; else it waits to be taken over.
+-- is unknown; where an operator had asked to cancel it, it is cancelled, as if he had come after the loss; on the last
+-- attempt that the kind allows a person is asked; else it waits to be taken over.
 create or replace function settle_data.settle_loss(given settle_data.operation, at timestamptz)
 returns settle_data.operation language plpgsql as $$
 declare
@@ -241,6 +242,7 @@ begin
     end if;
     op.outcome := case when op.sent_at is not null then 'unknown' else 'lost' end;
     op.status := case when op.sent_at is not null then 'unknown'
+                      when op.cancel_requested then 'cancelled'
                       when op.attempt_count >= limit_of then 'review' else 'pending' end;
     op.review_reason := case op.status when 'review' then 'exhausted' end;
     op.error_class := case when op.sent_at is not null then 'unknown' else 'transient' end;
@@ -253,12 +255,16 @@ begin
     op.lease_until := null;
     op.next_attempt_at := case op.status when 'pending' then settle_loss.at end;
     op.next_trigger := case op.status when 'pending' then 'takeover' end;
-    op.open_since := case op.status when 'pending' then op.open_since else settle_loss.at end;
+    op.open_since := case op.status when 'pending' then op.open_since when 'cancelled' then null else settle_loss.at end;
+    if op.status = 'cancelled' then
+        op.finished_at := settle_loss.at;
+        op.failure_code := 'CANCELLED';
+    end if;
     update settle_data.operation o
     set status = op.status, outcome = op.outcome, error_class = op.error_class, error_code = op.error_code,
         error_message = op.error_message, error_detail = null, ended_at = op.ended_at, lease_until = null,
         next_attempt_at = op.next_attempt_at, next_trigger = op.next_trigger, review_reason = op.review_reason,
-        open_since = op.open_since
+        open_since = op.open_since, finished_at = op.finished_at, failure_code = op.failure_code
     where o.namespace = op.namespace and o.key = op.key and o.token = op.token;
     return op;
 end $$;

@@ -5,7 +5,8 @@
 create or replace function settle_data.reopen(op settle_data.operation, request jsonb)
 returns void language plpgsql as $$
 begin
-    if (reopen.op).status = 'failed' then
+    -- One that a decision made failed did not end so itself: its own outcome is there already.
+    if (reopen.op).status = 'failed' and (reopen.op).outcome is null then
         if (reopen.op).token > 1 then
             update settle_data.execution e
             set error_code = (reopen.op).failure_code, error_detail = (reopen.op).failure_detail

@@ -57,6 +57,18 @@ select test.same('met', (settle.begin_operation('met', 'k', effect => 'opaque'))
 select test.same('swept', settle.sweep(), 1);
 select test.same('then', (settle.begin_operation('met', 'k', effect => 'opaque')).outcome, 'frozen');
 
+-- A cancel that was asked for before the loss is a cancel after it, however the loss is met; not of what may have been applied.
+select test.begun(of_key), settle.cancel(of_key, 'ann', 'r'), test.lapse(of_key) from unnest(array['c met', 'c swept', 'c decided', 'c undone']) as of_key;
+select test.same('met', (settle.begin_operation('c met', 'k', effect => 'keyed', lease => '1h')).failure, '{"code":"CANCELLED","detail":null}'::jsonb);
+select test.same('decided', (settle.decide('c decided', 'failed', 'ann', 'r')).outcome || (settle.cancel('c decided', 'ann', 'r')).outcome, 'already_decidedalready_decided');
+select test.same('undone', (settle.begin_compensation('c undone', 'ann', 'r')).outcome, 'not_compensable');
+select test.same('swept', settle.sweep(), 1);
+select test.same('cancelled', jsonb_object_agg(key, jsonb_build_array(status, attempt_count, finished_at is not null, open_since)), '{"c met":["cancelled",1,true,null],"c swept":["cancelled",1,true,null],"c decided":["cancelled",1,true,null],"c undone":["cancelled",1,true,null]}'::jsonb) from settle.operations where key like 'c %';
+select test.same('its execution was lost', jsonb_build_array(outcome, error ->> 'code'), '["lost","LEASE_LOST"]'::jsonb) from settle.executions where key = 'c swept';
+select test.same('nor ended any more', (settle.complete('c swept', 1)).outcome, 'stale');
+select test.begun('c sent'), settle.mark_sent('c sent', 1), settle.cancel('c sent', 'ann', 'r'), test.lapse('c sent'), settle.sweep();
+select test.same('sent', test.status('c sent'), 'unknown');
+
 -- A few at a time, the oldest first, of one namespace or of all.
 select test.begun('n' || i, 'keyed', case when i > 3 then 'T2' else 'default' end), test.lapse('n' || i, case when i > 3 then 'T2' else 'default' end) from generate_series(1, 6) as i;
 select test.same('two', settle.sweep(2), 2);
