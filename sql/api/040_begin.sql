@@ -143,8 +143,8 @@ begin
 
     if not pg_try_advisory_xact_lock(lock_id) and not settle_data.wait_for_key(lock_id) then
         select o.* into op from settle_data.operation o where o.namespace = enter.namespace and o.key = enter.key;
-        if op.finished_at is not null then
-            -- A repeat that could not be recorded in time is answered all the same.
+        if settle_data.stands(op) then
+            -- A repeat that could not be recorded in time is answered all the same, a conflict as a conflict.
             return settle_data.meet(op, enter.kind, enter.request, 'call', enter.owner, enter.lease, null, null);
         end if;
         answer := settle_data.answer_of(op, 'in_progress');
