@@ -104,7 +104,7 @@ begin
             and o.namespace = coalesce(sweep.namespace, o.namespace)
             and not exists (select from settle_data.kind_revision r
                             where r.kind = o.kind and r.revision = o.revision and r.declaration ? 'resolve')
-        order by o.open_since limit sweep.max_rows for no key update skip locked
+        order by o.open_since limit sweep.max_rows - settled for no key update skip locked
     loop
         if op.status = 'unknown' then
             update settle_data.operation o set status = 'review', review_reason = 'unknown'

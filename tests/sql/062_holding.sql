@@ -76,4 +76,6 @@ select test.same('the oldest', array_agg(key order by key), array['n1', 'n2']) f
 select test.same('of one namespace', settle.sweep(namespace => 'T2'), 3);
 select test.same('of none', settle.sweep(namespace => 'T3'), 0);
 select test.same('of all', settle.sweep(), 1);
+select test.begun('one', 'opaque'), settle.mark_sent('one', 1), test.lapse('one');
+select test.same('no more than asked for', array[settle.sweep(1), settle.sweep(1), settle.sweep(1)], array[1, 1, 0]);
 select test.invalid('max_rows ' || coalesce(bad, 'NULL'), format('select settle.sweep(%s)', coalesce(bad, 'null')), 'max_rows', 'is outside 1 to 1000') from unnest(array[null, '0', '-1', '1001']) as bad;
