@@ -219,6 +219,8 @@ begin
     perform settle_data.check_name('code', fail.code, 255);
     if said is null then
         perform settle_data.invalid('message', 'is required');
+    elsif extract(epoch from fail.retry_after) not between 0 and 315576000 then
+        perform settle_data.invalid('retry_after', 'is outside 0 to 10 years');
     end if;
     perform settle_data.check_token(fail.token);
     op := settle_data.lock_operation(fail.namespace, fail.key);

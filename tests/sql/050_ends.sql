@@ -75,6 +75,8 @@ select test.same('statuses', jsonb_object_agg(substr(key, 6), jsonb_build_array(
 select test.same('outcomes', jsonb_object_agg(substr(key, 6), outcome), '{"transient":"failed","serialization":"failed","unknown":"unknown","configuration":"failed","stale":"failed","cancelled":"failed","defect":"failed"}'::jsonb)
 from settle.executions where key like 'fail %';
 select test.begun('maybe'), test.begun('asked');
+select test.invalid('retry_after ' || bad, format($$select settle.fail('asked', 1, 'transient', 'T', 't', retry_after => %L)$$, bad), 'retry_after', 'is outside 0 to 10 years')
+from unnest(array['-1 ms', '11 years', '100000000 years']) as bad;
 select test.same('may have applied', to_jsonb(settle.fail('maybe', 1, 'defect', 'D', 'd', true)), '{"outcome":"unknown","next_attempt_at":null,"status":"unknown","current_token":1,"holder":"w1"}'::jsonb);
 select test.ok('the answer is what is stored', (answer).outcome = 'retry' and (answer).status = 'pending' and (answer).next_attempt_at > clock_timestamp() + interval '59 s')
 from settle.fail('asked', 1, 'transient', 'T', 't', retry_after => '60 s') as answer;
