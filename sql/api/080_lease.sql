@@ -190,8 +190,9 @@ end $$;
 revoke all on function settle.check_fence(text, bigint, text) from public;
 grant execute on function settle.check_fence(text, bigint, text) to settle_app, settle_worker, settle_handler;
 
-create or replace function settle_data.require_fence(namespace text, resource text)
-returns void language plpgsql as $$
+-- What fence_guard asks with the writer's rights. Not for callers.
+create or replace function settle.require_fence(resource text, namespace text default 'default')
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     token bigint;
     row_of settle_data.lease;
@@ -210,41 +211,50 @@ begin
         perform settle_data.stale_token(require_fence.namespace, require_fence.resource, token, row_of);
     end if;
 end $$;
-revoke all on function settle_data.require_fence(text, text) from public;
+revoke all on function settle.require_fence(text, text) from public;
+grant execute on function settle.require_fence(text, text) to settle_app, settle_worker, settle_handler;
 
 -- A trigger for any table: refuses a write of a transaction that has not passed check_fence for the resource in the
 -- trigger's first argument: a literal, or `column:NAME`, the row's own, for one resource a row (the old row's and the
 -- new one's). The optional second argument is the namespace. It stops mistakes and stale holders; a role that forges
--- the setting `settle.fences` must still name the token that is current.
+-- the setting `settle.fences` must still name the token that is current. It runs with the writer's rights: to_jsonb
+-- calls the casts that a column's type declares, and a definer would run anybody's as Settle's owner.
 --     create trigger guard before insert or update or delete on bank.account
 --         for each row execute function settle.fence_guard('column:account_id');
 create or replace function settle.fence_guard()
-returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     argument text := tg_argv[0];
     namespace_of text := coalesce(tg_argv[1], 'default');
-    member text;
+    member text := substr(argument, 8);
+    touched jsonb[] := array[]::jsonb[];
+    place jsonb;
+    why text;
 begin
     if argument is null then
-        perform settle_data.invalid('fence_guard', 'needs a resource or column:NAME as the trigger''s first argument');
+        why := 'needs a resource or column:NAME as the trigger''s first argument';
     elsif argument not like 'column:%' then
-        perform settle_data.require_fence(namespace_of, argument);
+        perform settle.require_fence(argument, namespace_of);
     elsif tg_level = 'STATEMENT' then
-        perform settle_data.invalid('fence_guard', 'with column:NAME guards rows: declare the trigger for each row');
+        why := 'with column:NAME guards rows: declare the trigger for each row';
     else
-        member := substr(argument, 8);
         if tg_op in ('UPDATE', 'DELETE') then
-            if not to_jsonb(old) ? member then
-                perform settle_data.invalid('fence_guard', 'names column ' || member || ', which the table does not have');
-            end if;
-            perform settle_data.require_fence(namespace_of, to_jsonb(old) ->> member);
+            touched := array_append(touched, to_jsonb(old));
         end if;
         if tg_op in ('INSERT', 'UPDATE') then
-            if not to_jsonb(new) ? member then
-                perform settle_data.invalid('fence_guard', 'names column ' || member || ', which the table does not have');
-            end if;
-            perform settle_data.require_fence(namespace_of, to_jsonb(new) ->> member);
+            touched := array_append(touched, to_jsonb(new));
         end if;
+        foreach place in array touched loop
+            if place ? member then
+                perform settle.require_fence(place ->> member, namespace_of);
+            else
+                why := 'names column ' || member || ', which the table does not have';
+            end if;
+        end loop;
+    end if;
+    if why is not null then
+        raise exception using errcode = 'ST007', message = 'INVALID_ARGUMENT: fence_guard ' || why,
+            detail = jsonb_build_object('code', 'INVALID_ARGUMENT', 'field', 'fence_guard', 'why', why)::text;
     end if;
     return case tg_op when 'DELETE' then old else new end;
 end $$;

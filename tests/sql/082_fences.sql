@@ -159,3 +159,18 @@ set role fence_owner;
 create trigger guard before insert on public.owned for each row execute function settle.fence_guard('res:a');
 select test.stale('guarded', 'insert into public.owned values (1)', '%no check_fence for res:a');
 reset role;
+
+-- A type brings casts of its own, and the guard runs them with the writer's rights, never its owner's.
+set role settle_app;
+create type pg_temp.coloured as enum ('red');
+create function pg_temp.as_json(pg_temp.coloured) returns json language plpgsql as
+    $$ begin perform set_config('test.cast_ran_as', current_user, false); return '"res:a"'; end $$;
+create cast (pg_temp.coloured as json) with function pg_temp.as_json(pg_temp.coloured);
+create temporary table painted (colour pg_temp.coloured);
+create trigger guard before insert on painted for each row execute function settle.fence_guard('column:colour');
+begin;
+select settle.check_fence('res:a', 3);
+insert into painted values ('red');
+commit;
+reset role;
+select test.same('the cast''s rights', current_setting('test.cast_ran_as'), 'settle_app');
