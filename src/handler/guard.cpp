@@ -158,6 +158,7 @@ bool Guard::set_up() noexcept {
     if (command_ == 0) {
         become_command(plan_, guard, error_pipe[1]);
     }
+    close(error_pipe[1]);         // by itself: its end must be seen also where close_range is refused
     setpgid(command_, command_);  // the command does the same: whoever comes first
     report({.kind = Report::Kind::forked, .pid = command_});
     close_all_but({orders_, plan_.reports, child_signals_, timer_, exec_error_});

@@ -22,8 +22,10 @@ Children list_children() noexcept {
             const char character = text[at];
             if (character >= '0' && character <= '9') {
                 pid = pid * 10 + (character - '0');
-            } else if (pid != 0 && children.count < children.pids.size()) {
-                children.pids[children.count++] = pid;  // each number is followed by a space
+            } else if (pid != 0) {
+                if (children.count < children.pids.size()) {
+                    children.pids[children.count++] = pid;  // each number is followed by a space
+                }
                 pid = 0;
             }
         }
