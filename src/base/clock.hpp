@@ -14,6 +14,10 @@ class Deadline {
 public:
     static Deadline in(Clock::duration time) { return Deadline{Clock::now() + time}; }
     static Deadline at(Clock::time_point when) { return Deadline{when}; }
+    static Deadline never() { return Deadline{Clock::time_point::max()}; }
+
+    // This one, or a nearer one after `time`: a step's own limit within a caller's.
+    [[nodiscard]] Deadline at_most(Clock::duration time) const { return Deadline{std::min(when_, in(time).when_)}; }
 
     [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
     [[nodiscard]] bool passed() const noexcept { return Clock::now() >= when_; }

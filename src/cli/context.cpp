@@ -51,12 +51,12 @@ Error naming_the_database(Error error) {
     return error;
 }
 
-Result<pg::Connection> open_named(const std::string& url) {
-    auto connection = pg::Connection::open(url, Deadline::in(limits::connect_wait));
+Result<pg::Connection> open_named(const std::string& url, Deadline deadline) {
+    auto connection = pg::Connection::open(url, deadline.at_most(limits::connect_wait));
     if (!connection) {
         return connection;
     }
-    if (auto checked = store::check_schema(*connection, Deadline::in(limits::statement_wait)); !checked) {
+    if (auto checked = store::check_schema(*connection, deadline.at_most(limits::statement_wait)); !checked) {
         return std::unexpected{naming_the_database(std::move(checked.error()))};
     }
     return connection;
@@ -67,18 +67,18 @@ struct Private {
     std::string url;
 };
 
-Result<Private> open_private() {
+Result<Private> open_private(Deadline deadline) {
     auto server = pg::PrivateServer::at_home();
     if (!server) {
         return std::unexpected{server.error()};
     }
     // It may be stopped between its answer and the connection: once more, then it is a real failure.
     for (int attempts_left = 1;; --attempts_left) {
-        auto url = server->up(Deadline::in(limits::server_start_wait));
+        auto url = server->up(deadline.at_most(limits::server_start_wait));
         if (!url) {
             return std::unexpected{url.error()};
         }
-        auto connection = pg::Connection::open(*url, Deadline::in(limits::connect_wait));
+        auto connection = pg::Connection::open(*url, deadline.at_most(limits::connect_wait));
         if (connection) {
             return Private{.connection = std::move(*connection), .url = std::move(*url)};
         }
@@ -88,18 +88,18 @@ Result<Private> open_private() {
     }
 }
 
-Result<Private> open_migrated_private() {
-    auto opened = open_private();
+Result<Private> open_migrated_private(Deadline deadline) {
+    auto opened = open_private(deadline);
     if (!opened) {
         return opened;
     }
-    const auto deadline = Deadline::in(limits::statement_wait);
-    const auto current = store::is_current(opened->connection, deadline);
+    const auto asked_by = deadline.at_most(limits::statement_wait);
+    const auto current = store::is_current(opened->connection, asked_by);
     if (!current) {
         return std::unexpected{current.error()};
     }
     if (!*current) {
-        if (auto migrated = store::migrate(opened->connection, deadline); !migrated) {
+        if (auto migrated = store::migrate(opened->connection, asked_by); !migrated) {
             return std::unexpected{migrated.error()};
         }
     }
@@ -108,11 +108,11 @@ Result<Private> open_migrated_private() {
 
 }  // namespace
 
-Result<pg::Connection> connect(const Context& context) {
+Result<pg::Connection> connect(const Context& context, Deadline deadline) {
     if (context.db) {
-        return open_named(*context.db);
+        return open_named(*context.db, deadline);
     }
-    auto opened = open_migrated_private();
+    auto opened = open_migrated_private(deadline);
     if (!opened) {
         return std::unexpected{opened.error()};
     }
@@ -123,7 +123,7 @@ Result<std::string> database_url(const Context& context) {
     if (context.db) {
         return *context.db;
     }
-    auto opened = open_migrated_private();
+    auto opened = open_migrated_private(Deadline::never());
     if (!opened) {
         return std::unexpected{opened.error()};
     }

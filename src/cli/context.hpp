@@ -18,8 +18,8 @@ struct Context {
 };
 
 // A connection whose schema this program can use. Without a named database the private server is started and migrated
-// first; a named one is never migrated unasked.
-Result<pg::Connection> connect(const Context& context);
+// first; a named one is never migrated unasked. Ends at `deadline` at the latest; each step has a limit of its own.
+Result<pg::Connection> connect(const Context& context, Deadline deadline = Deadline::never());
 
 // The URL that `connect` would use; starts and migrates the private server as it does.
 Result<std::string> database_url(const Context& context);

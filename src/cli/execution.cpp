@@ -107,7 +107,7 @@ Result<BegunExecution> begin_execution(Reconnecting& database, const ExecutionRe
 }
 
 Result<engine::Beat> renew_execution(Reconnecting& database, const Holding& holding, Deadline deadline) {
-    auto connection = database.get();
+    auto connection = database.get(deadline);
     if (!connection) {
         return std::unexpected{connection.error()};
     }

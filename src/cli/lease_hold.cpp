@@ -101,7 +101,7 @@ Result<store::LeaseAnswer> acquire(Reconnecting& database, Hold& hold, bool own_
 }
 
 Result<engine::Beat> renew(Reconnecting& database, const Hold& hold, Deadline deadline) {
-    auto connection = database.get();
+    auto connection = database.get(deadline);
     if (!connection) {
         return std::unexpected{connection.error()};
     }

@@ -16,10 +16,10 @@ bool is_passing(const Error& error) {
     return error.sqlstate.starts_with("53") || std::ranges::find(passing, error.sqlstate) != passing.end();
 }
 
-Result<pg::Connection*> Reconnecting::get() {
+Result<pg::Connection*> Reconnecting::get(Deadline deadline) {
     if (!connection_ || !connection_->is_open()) {
         connection_.reset();
-        auto made = connect(context_);
+        auto made = connect(context_, deadline);
         if (!made) {
             return std::unexpected{made.error()};
         }

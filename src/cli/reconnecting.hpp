@@ -18,8 +18,8 @@ public:
     explicit Reconnecting(Context context) : context_(std::move(context)) {}
     Reconnecting(Context context, pg::Connection first) : context_(std::move(context)), connection_(std::move(first)) {}
 
-    // The open connection, made where there is none.
-    Result<pg::Connection*> get();
+    // The open connection, made by `deadline` where there is none.
+    Result<pg::Connection*> get(Deadline deadline = Deadline::never());
 
 private:
     Context context_;

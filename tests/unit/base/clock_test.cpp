@@ -25,5 +25,12 @@ TEST(Deadlines, RoundUpSoThatAWaitIsNeverCutShort) {
     EXPECT_EQ(Deadline::at(close.when()).when(), close.when());
 }
 
+TEST(Deadlines, OfAStepLieWithinTheCallers) {
+    const Deadline near = Deadline::in(1s);
+    EXPECT_EQ(near.at_most(1h).when(), near.when());
+    EXPECT_LT(Deadline::never().at_most(1h).left(), 2h);
+    EXPECT_FALSE(Deadline::never().passed());
+}
+
 }  // namespace
 }  // namespace settle
