@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <system_error>
 
 #include "base/limits.hpp"

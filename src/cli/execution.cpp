@@ -2,8 +2,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
-
 #include "base/limits.hpp"
 #include "store/sql_text.hpp"
 

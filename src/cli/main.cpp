@@ -14,7 +14,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"

@@ -20,7 +20,6 @@ public:
     // At most `limit_bytes`. Where the beginning is missing, the first line is `[settle: N earlier bytes not kept]`,
     // and the cut tears no UTF-8 character apart.
     [[nodiscard]] std::string text() const;
-    [[nodiscard]] std::uint64_t total_bytes() const noexcept { return total_bytes_; }
 
 private:
     std::size_t limit_bytes_;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
 #include <clocale>
 #include <cstring>

@@ -1,7 +1,6 @@
 // Starting PostgreSQL's programs as the server's user, and knowing a postmaster from any other process.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
