@@ -172,7 +172,7 @@ begin
         end if;
         if hashed or pg_column_size(enter.request) > 4000 then
             revision := settle_data.kind_in_force(enter.kind);
-            hashed := hashed or octet_length(enter.request::text) > 8192;
+            hashed := coalesce(revision.secret, false) or octet_length(enter.request::text) > 8192;
         end if;
         started_at := clock_timestamp();
         if enter.lease is not null then

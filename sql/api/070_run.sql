@@ -29,7 +29,11 @@ begin
     -- The key's mark is taken back: from here on the row itself tells.
     if set_config('settle.running', run_record.running, true) is null
         or settle_data.is_plain_run(run_record.key, run_record.namespace, run_record.request, run_record.result) is not true then
-        whole := settle_data.check_run(run_record.key, run_record.kind, run_record.namespace, run_record.request);
+        perform settle_data.check_key(run_record.key);
+        perform settle_data.check_name('namespace', run_record.namespace, 63);
+        perform settle_data.check_request('request', run_record.request);
+        -- as it began: the kind may have been declared anew while the handler ran
+        whole := settle_data.kind_at(run_record.kind, run_record.revision);
         if octet_length(run_record.result::text) > 1048576 then
             code_of := 'RESULT_TOO_LARGE';
             said := format('the result of %s bytes is over the limit of 1048576 and was not stored',
@@ -76,16 +80,6 @@ returns boolean language sql stable as $$
         and settle_data.is_plain_request(is_plain_run.request)
 $$;
 revoke all on function settle_data.is_plain_run(text, text, jsonb, jsonb) from public;
-
-create or replace function settle_data.check_run(key text, kind text, namespace text, request jsonb)
-returns settle_data.kind_revision language plpgsql as $$
-begin
-    perform settle_data.check_key(check_run.key);
-    perform settle_data.check_name('namespace', check_run.namespace, 63);
-    perform settle_data.check_request('request', check_run.request);
-    return settle_data.kind_in_force(check_run.kind);
-end $$;
-revoke all on function settle_data.check_run(text, text, text, jsonb) from public;
 
 -- True, or INVALID_ARGUMENT: the limits of a request, for run, which looks before its handler does anything.
 create or replace function settle.is_sound_request(request jsonb)

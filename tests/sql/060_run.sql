@@ -207,3 +207,14 @@ select test.same('plain', (settle.run('R1', 'debit', '{"account":"A","amount":10
 select test.same('plain, spelt otherwise', (settle.run('R1', 'debit', '{"account":"A","amount":1e2,"x":1}')).outcome, 'replayed');
 select test.same('no transaction id', txid_current_if_assigned(), null);
 commit;
+
+-- An operation is hashed under the revision it began with, also where its kind was declared anew meanwhile.
+create function public.redeclares(key text, request jsonb) returns jsonb language plpgsql as $$
+begin
+    perform settle.declare_kind('changing', '{"effect":"local","handler":{"sql":"public.redeclares"},"identity":["/id"]}');
+    return '{}';
+end $$;
+select settle.declare_kind('changing', '{"effect":"local","handler":{"sql":"public.redeclares"}}');
+select test.same('run', (settle.run('changes', 'changing', jsonb_build_object('id', 1, 'text', repeat('x', 9000)))).outcome, 'completed');
+select test.same('replayed', (settle.run('changes', 'changing', jsonb_build_object('id', 1, 'text', repeat('x', 9000)))).outcome, 'replayed');
+select test.same('another text', (settle.run('changes', 'changing', jsonb_build_object('id', 1, 'text', repeat('y', 9000)))).outcome, 'conflict');
