@@ -191,14 +191,28 @@ FORBIDDEN = [
 ]
 
 
+@pytest.fixture
+def log_in(catalog, database, connect):
+    """log_in(name, *granted) → a connection of a role that is gone afterwards: roles are the whole cluster's."""
+    made = []
+
+    def run(name, *granted):
+        catalog(f"create role {name} login")
+        made.append(name)
+        for role in granted:
+            catalog(f"grant {role} to {name}")
+        return connect(database.replace("user=postgres", f"user={name}"))
+
+    yield run
+    for name in made:
+        catalog(f"drop role {name}")
+
+
 @pytest.mark.parametrize("role", ROLES)
-def test_what_no_role_may(catalog, database, connect, role):
+def test_what_no_role_may(catalog, log_in, role):
     catalog("select settle.begin_operation('a', 'k', lease => '1h')")
-    member = f"test_{role}"
-    catalog(f"do $$ begin create role {member} login; exception when duplicate_object then null; end $$")
-    catalog(f"grant {role} to {member}")
     before = catalog("select * from settle.operations")
-    connection = connect(database.replace("user=postgres", f"user={member}"))
+    connection = log_in(f"test_{role}", role)
     for statement in FORBIDDEN:
         with connection.cursor() as cursor, pytest.raises(psycopg2.Error) as raised:
             cursor.execute(statement)
@@ -207,9 +221,8 @@ def test_what_no_role_may(catalog, database, connect, role):
     assert catalog("select * from settle.operations") == before
 
 
-def test_who_has_no_role_sees_nothing(catalog, database, connect):
-    catalog("do $$ begin create role test_stranger login; exception when duplicate_object then null; end $$")
-    connection = connect(database.replace("user=postgres", "user=test_stranger"))
+def test_who_has_no_role_sees_nothing(log_in):
+    connection = log_in("test_stranger")
     for statement in [*FORBIDDEN, "select settle.begin_operation('a', 'k')", "select * from settle.operations",
                       "select settle.schema_version()", "select settle.digest('k', '{}')"]:
         with connection.cursor() as cursor, pytest.raises(psycopg2.Error) as raised:
