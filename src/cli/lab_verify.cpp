@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdio>
 #include <thread>
 #include <utility>
 
 #include "base/limits.hpp"
 #include "cli/lab_business.hpp"
 #include "cli/lab_figures.hpp"
+#include "cli/wording.hpp"
 #include "store/sql_text.hpp"
 
 namespace settle::cli {
@@ -393,8 +393,8 @@ int verify_laboratory(const Context& context, const std::string& schema) {
         print(document(*laboratory, figures, *verified));
     }
     if (!*verified) {
-        fmt::print(stderr, "settle: lab verify: {}; the laboratory in schema {} is left as it stands\n",
-                   figures.differences(), schema);
+        warn(fmt::format("lab verify: {}; the laboratory in schema {} is left as it stands", figures.differences(),
+                         schema));
         return 1;
     }
     return 0;

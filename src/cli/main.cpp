@@ -65,6 +65,7 @@ private:
     void add_lab();
     void add_db();
     void add_migrate();
+    void add_demo();
 
     int parse_and_run(Arguments arguments);
     int usage_error(const std::string& message);
@@ -101,6 +102,7 @@ Program::Program() {
     add_rerun();
     add_lease();
     add_lab();
+    add_demo();
     add_db();
     add_migrate();
     command(&app_, "doctor", "Check every setting and every invariant", help::doctor, doctor_command);
@@ -267,6 +269,11 @@ void Program::add_lab() {
     };
     add("init", "Make it in an empty schema, in any database", help::lab_init);
     add("verify", "Try it with real concurrency, and print what was seen", help::lab_verify);
+}
+
+void Program::add_demo() {
+    command(&app_, "demo", "The guided story: work repeated, lost, frozen and undone, on real processes", help::demo,
+            demo_command);
 }
 
 const CLI::App* Program::chosen() const {

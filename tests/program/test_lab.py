@@ -274,7 +274,7 @@ BREAKAGES = {
     "tokens jump": (
         "create function jump() returns trigger language plpgsql as $$ begin new.token := new.token + 1; return new; "
         "end $$; create trigger jump before insert on settle_data.lease for each row execute function jump()",
-        "STALE_TOKEN", 4),
+        "oldToken: expected 1, found 2; newToken: expected 2, found 3", 5),
     "refunds are not tied to their row": (
         "create function again() returns trigger language plpgsql as $$ begin update lab_account set balance = balance + "
         "1; return null; end $$; create trigger again after insert on lab_compensation for each row execute function "
