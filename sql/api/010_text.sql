@@ -252,7 +252,8 @@ end $$;
 revoke all on function settle_data.kind_at(text, integer) from public;
 
 -- The digest of a request under the kind's revision in force: `1:` and SHA-256 of the canonical identity fields in
--- hexadecimal; keyed (HMAC) where the kind is secret. Version 1 of the rule; the version is part of the text.
+-- hexadecimal; keyed (HMAC) where the kind is secret. Version 1 of the rule; the version is part of the text. Not for
+-- viewers: who sees a secret operation's digest must not be able to try requests against it.
 create or replace function settle.digest(kind text, request jsonb, namespace text default 'default')
 returns text language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -262,7 +263,7 @@ begin
 end $$;
 revoke all on function settle.digest(text, jsonb, text) from public;
 grant execute on function settle.digest(text, jsonb, text)
-    to settle_app, settle_worker, settle_operator, settle_viewer, settle_admin;
+    to settle_app, settle_worker, settle_operator, settle_admin;
 
 -- Where two values differ, as JSON Pointers: at most twenty, the outermost place of each difference.
 create or replace function settle_data.differing_pointers(stored jsonb, given jsonb)
