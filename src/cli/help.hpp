@@ -193,7 +193,7 @@ Exit status: 0 shown; 108 nobody has ever held it.)help";
 inline constexpr std::string_view lease_hold = R"help(
 The lease is renewed while the command runs and released at its end. When it cannot be
 renewed, the command and its process group are stopped before anybody else gets it. The
-command sees SETTLE_TOKEN and SETTLE_DEADLINE.
+command sees SETTLE_RESOURCE and SETTLE_TOKEN.
 
 Example:
   settle lease hold nightly-import --ttl 30s -- ./import

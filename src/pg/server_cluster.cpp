@@ -26,6 +26,7 @@ log_timezone = 'UTC'
 dynamic_shared_memory_type = mmap       # /dev/shm is small in containers, and emptied when its user logs out
 client_connection_check_interval = 1s   # a client that died does not go on working
 log_checkpoints = off
+search_path = 'public'                  # without "$user": the role is named as the product's schema is
 )";
 
 std::unexpected<Error> cannot(const ServerHome& home, std::string_view what, int error) {

@@ -24,6 +24,9 @@ def test_up_makes_a_durable_server_on_a_socket_alone(new_db, home, psql):
     assert {name: psql(url, f"show {name}") for name in expected} == expected
     assert psql(url, "select current_user, current_database(), usesuper from pg_user where usename = current_user") \
         == "settle|settle|t"
+    # What a person makes there without a schema's name does not land among the product's functions.
+    assert psql(url, "select current_schema()") == "public"
+    assert psql(url, "show search_path") == "public"
 
 
 def test_durability_is_no_setting(db, psql, wait_until):
