@@ -16,7 +16,7 @@ begin
         perform settle_data.note_repeat(op, 'replayed', meet.trigger, meet.owner, meet.operator, meet.reason);
         return settle_data.answer_of(op, 'replayed');
     end if;
-    if not settle_data.same_request(op, meet.kind, meet.request) then
+    if settle_data.same_request(op, meet.kind, meet.request) is not true then
         perform settle_data.note_repeat(op, 'conflict', meet.trigger, meet.owner, meet.operator, meet.reason);
         answer.outcome := 'conflict';
         answer.status := op.status;
@@ -125,7 +125,7 @@ declare
     op settle_data.operation;
     revision settle_data.kind_revision;
     answer settle.begin_operation_answer;
-    lock_id bigint := hashtextextended(enter.namespace || '/' || enter.key, 1);
+    lock_id bigint := hashtextextended(enter.namespace || chr(31) || enter.key, 1);
     started_at timestamptz;
     until_at timestamptz;
     already boolean;

@@ -71,7 +71,7 @@ begin
         end if;
         return op;
     end if;
-    if pg_column_size(kept) > 4000 and octet_length(kept::text) > 1048576 then
+    if octet_length(kept::text) > 1048576 then
         -- The operation has succeeded whatever its answer weighs; it must neither run again nor stay open.
         kept := null;
         code_of := 'RESULT_TOO_LARGE';
@@ -109,8 +109,8 @@ begin
     if complete.result_ref is not null then
         perform settle_data.check_name('result_ref', complete.result_ref, 255);
     end if;
-    -- The common end: of the first execution, with a result of common size, by one statement that names its token.
-    if complete.token = 1 and coalesce(pg_column_size(complete.result), 0) <= 4000 then
+    -- The common end: of the first execution, with a result within the limit, by one statement that names its token.
+    if complete.token = 1 and coalesce(octet_length(complete.result::text), 0) <= 1048576 then
         now_at := clock_timestamp();
         update settle_data.operation o
         set status = 'succeeded', finished_at = now_at, result = complete.result, lease_until = null, open_since = null,

@@ -8,22 +8,24 @@
 
 -- What run looks at with its caller's rights before it starts: the kind in force, and the operation under the key.
 create or replace view settle.sql_handlers as
-select r.kind, r.revision, r.effect, r.counter, r.handler_sql as handler, r.secret
+select r.kind, r.revision, r.handler_sql as handler, r.secret
 from settle_data.kind_revision r where r.in_force;
 revoke all on settle.sql_handlers from public;
 grant select on settle.sql_handlers to settle_viewer;
 
 -- Writes the record of an operation that ran in this transaction under its key's lock: with `code` (and `detail`) it
--- was refused, else it succeeded with `result`. Not for callers: run's own end.
+-- was refused, else it succeeded with `result`. Run's own end; who calls it by himself says no more than who begins an
+-- operation and completes it: all that is not his to say is taken from the kind's revision.
 create or replace function settle.run_record(key text, kind text, request jsonb, namespace text, started_at timestamptz,
-    revision integer, effect text, counter smallint, running text, result jsonb, code text, detail text)
+    revision integer, running text, result jsonb, code text, detail text)
 returns settle.begin_operation_answer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     answer settle.begin_operation_answer;
     whole settle_data.kind_revision;
     refusal jsonb;
-    code_of text := run_record.code;
+    refused text;
+    code_of text;
     said text;
 begin
     -- The key's mark is taken back: from here on the row itself tells.
@@ -40,43 +42,50 @@ begin
                            octet_length(run_record.result::text));
         end if;
     end if;
-    if run_record.detail <> '' then
+    if run_record.code is not null then
+        refused := settle_data.refusal_code(run_record.code);
         refusal := settle_data.refusal_detail(run_record.detail);
+        code_of := refused;
         said := case when jsonb_typeof(refusal) = 'string' then settle_data.kept_text(refusal #>> '{}') end;
     end if;
     insert into settle_data.operation (namespace, key, kind, status, effect, trigger, owner, token, revision,
         attempt_count, counter, request, digest, created_at, started_at, finished_at, result, result_ref,
         failure_code, failure_detail, error_class, error_code, error_message)
-    values (run_record.namespace, run_record.key, run_record.kind,
-        case when run_record.code is null then 'succeeded' else 'failed' end, run_record.effect, 'call',
-        session_user, 1, run_record.revision, 1, run_record.counter, run_record.request,
+    select run_record.namespace, run_record.key, r.kind,
+        case when refused is null then 'succeeded' else 'failed' end, r.effect, 'call',
+        session_user, 1, r.revision, 1, r.counter, run_record.request,
         case when pg_column_size(run_record.request) > 4000 and octet_length(run_record.request::text) > 8192
             then settle_data.digest_under(whole, run_record.request) end,
-        run_record.started_at, run_record.started_at, clock_timestamp(),
-        case when code_of is distinct from 'RESULT_TOO_LARGE' then run_record.result end,
-        settle_data.reference_in(run_record.result), run_record.code, refusal,
-        case when run_record.code is not null then 'refused' end, code_of, said)
-    returning case when run_record.code is null then 'completed' else 'refused' end, 1::bigint, run_record.key || '#1',
-        operation.status, operation.result_ref, operation.result, case when run_record.code is not null
-            then jsonb_build_object('code', run_record.code, 'detail', operation.failure_detail) end,
+        least(greatest(run_record.started_at, transaction_timestamp()), clock_timestamp()),
+        least(greatest(run_record.started_at, transaction_timestamp()), clock_timestamp()), clock_timestamp(),
+        case when refused is null and code_of is null then run_record.result end,
+        case when refused is null then settle_data.reference_in(run_record.result) end, refused, refusal,
+        case when refused is not null then 'refused' end, code_of, said
+    from settle_data.kind_revision r
+    where r.kind = run_record.kind and r.revision = run_record.revision and not r.secret and r.handler_sql is not null
+    returning case when refused is null then 'completed' else 'refused' end, 1::bigint, run_record.key || '#1',
+        operation.status, operation.result_ref, operation.result, case when refused is not null
+            then jsonb_build_object('code', refused, 'detail', operation.failure_detail) end,
         null::timestamptz, null::timestamptz, null::text, 1
     into answer;
+    if not found then
+        perform settle_data.invalid('kind', 'has no such revision that is run by an sql handler');
+    end if;
     return answer;
 end $$;
-revoke all on function settle.run_record(text, text, jsonb, text, timestamptz, integer, text, smallint, text, jsonb,
-    text, text) from public;
-grant execute on function settle.run_record(text, text, jsonb, text, timestamptz, integer, text, smallint, text, jsonb,
-    text, text) to settle_app, settle_worker;
+revoke all on function settle.run_record(text, text, jsonb, text, timestamptz, integer, text, jsonb, text, text) from public;
+grant execute on function settle.run_record(text, text, jsonb, text, timestamptz, integer, text, jsonb, text, text)
+    to settle_app, settle_worker;
 
 -- The checks that run_record needs no second look at: key and namespace by the rules, the request's text at most 308
--- characters, the result far from its limit.
+-- characters, the result within its limit (by its text: 1e130000 is few bytes as it is stored).
 create or replace function settle_data.is_plain_run(key text, namespace text, request jsonb, result jsonb)
 returns boolean language sql stable as $$
     select octet_length(is_plain_run.key) <= 255
         and is_plain_run.key ~ E'^[^\u0001- \u007F-\u009F]([^\u0001-\u001F\u007F-\u009F]*[^\u0001- \u007F-\u009F])?$'
         and right(is_plain_run.key, 5) <> '~undo'
         and (is_plain_run.namespace = 'default' or settle_data.is_name(is_plain_run.namespace, 63))
-        and coalesce(pg_column_size(is_plain_run.result), 0) <= 4000
+        and coalesce(octet_length(is_plain_run.result::text), 0) <= 1048576
         and settle_data.is_plain_request(is_plain_run.request)
 $$;
 revoke all on function settle_data.is_plain_run(text, text, jsonb, jsonb) from public;
@@ -102,8 +111,6 @@ declare
     answer settle.begin_operation_answer;
     handler text;
     revision integer;
-    effect text;
-    counter smallint;
     started_at timestamptz;
     running text;
     mark text;
@@ -112,11 +119,11 @@ declare
 begin
     -- One look under the key's lock tells whether this is new, and what is to be called. Where the lock is not free at
     -- once, the key is known, or the snapshot is older than the lock, begin_operation knows what to do.
-    mark := pg_catalog.hashtextextended(run.namespace || '/' || run.key, 1);
+    mark := pg_catalog.hashtextextended(run.namespace || pg_catalog.chr(31) || run.key, 1);
     if pg_catalog.pg_try_advisory_xact_lock(mark::bigint) then
-        select h.revision, h.effect, h.counter, h.handler, pg_catalog.clock_timestamp(), h.running,
+        select h.revision, h.handler, pg_catalog.clock_timestamp(), h.running,
             pg_catalog.set_config('settle.running', h.running || '/' || mark || '/', true)
-        into revision, effect, counter, handler, started_at, running, mark
+        into revision, handler, started_at, running, mark
         from (select h.*, coalesce(pg_catalog.current_setting('settle.running', true), '') as running
               from settle.sql_handlers h where h.kind = run.kind) as h
         where h.handler is not null and not h.secret and run.request is not null
@@ -141,13 +148,12 @@ begin
         -- the user's own handler: its name was checked to be one when the kind was declared
         execute 'select ' || handler || '($1, $2)' into answer.result using run.key, run.request;
         if answer.token is null then
-            return settle.run_record(run.key, run.kind, run.request, run.namespace, started_at, revision, effect, counter,
+            return settle.run_record(run.key, run.kind, run.request, run.namespace, started_at, revision,
                                      running, answer.result, null, null);
         end if;
     exception
         when sqlstate 'ST100' then
             get stacked diagnostics said = message_text, detail = pg_exception_detail;
-            said := settle.refusal_code(said);
         when unique_violation then
             -- A batch, which takes no key's lock, made the operation meanwhile: the whole transaction runs again.
             get stacked diagnostics said = constraint_name, detail = schema_name;
@@ -161,7 +167,7 @@ begin
             raise;
     end;
     if answer.token is null then
-        return settle.run_record(run.key, run.kind, run.request, run.namespace, started_at, revision, effect, counter,
+        return settle.run_record(run.key, run.kind, run.request, run.namespace, started_at, revision,
                                  running, null, said, detail);
     end if;
     return settle.run_finish(run.key, answer, said, detail, run.namespace);
@@ -207,6 +213,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     answer settle.begin_operation_answer := run_finish.begun;
     op settle_data.operation;
+    refused text := case when run_finish.code is not null then settle_data.refusal_code(run_finish.code) end;
     refusal jsonb := settle_data.refusal_detail(run_finish.detail);
 begin
     answer.lease_until := null;
@@ -214,7 +221,7 @@ begin
     answer.outcome := case when run_finish.code is null then 'completed' else 'refused' end;
     answer.result_ref := settle_data.reference_in(answer.result);
     op := settle_data.finish(run_finish.namespace, run_finish.key, answer.token, answer.status, answer.result_ref,
-                             answer.result, run_finish.code, refusal);
+                             answer.result, refused, refusal);
     if op.outcome = 'stale' then
         raise exception using errcode = 'ST005',
             message = 'STALE_TOKEN: operation ' || run_finish.key || ' was ended by another than its handler''s return',
@@ -222,8 +229,8 @@ begin
                 'token', answer.token, 'current_token', op.token, 'holder', op.owner)::text;
     end if;
     if run_finish.code is not null then
-        answer.failure := jsonb_build_object('code', run_finish.code, 'detail', refusal);
-    elsif pg_column_size(answer.result) > 4000 and octet_length(answer.result::text) > 1048576 then
+        answer.failure := jsonb_build_object('code', refused, 'detail', refusal);
+    elsif octet_length(answer.result::text) > 1048576 then
         answer.result := null;
     end if;
     return answer;
@@ -233,13 +240,12 @@ grant execute on function settle.run_finish(text, settle.begin_operation_answer,
     to settle_app, settle_worker;
 
 -- The code of a refusal that a handler raised, made fit to store: a refusal must not fail because of its own spelling.
-create or replace function settle.refusal_code(said text)
+create or replace function settle_data.refusal_code(said text)
 returns text language sql immutable as $$
     select coalesce(nullif(nullif(btrim(left(regexp_replace(refusal_code.said,
         E'[\u0001-\u001F\u007F-\u009F]', ' ', 'g'), 60)), ''), 'UNDONE_FIRST'), 'REFUSED')
 $$;
-revoke all on function settle.refusal_code(text) from public;
-grant execute on function settle.refusal_code(text) to settle_app, settle_worker;
+revoke all on function settle_data.refusal_code(text) from public;
 
 -- The detail of a refusal: JSON as it is, anything else as a JSON string.
 create or replace function settle_data.refusal_detail(detail text)

@@ -37,7 +37,7 @@ declare
     waited boolean := true;
     now_at timestamptz;
     span interval := settle_data.seconds_of(acquire_lease.ttl);
-    lock_id bigint := hashtextextended(acquire_lease.namespace || '/' || acquire_lease.resource, 2);
+    lock_id bigint := hashtextextended(acquire_lease.namespace || chr(31) || acquire_lease.resource, 2);
 begin
     perform settle_data.check_lease(acquire_lease.namespace, acquire_lease.resource, acquire_lease.holder, acquire_lease.ttl);
     while answer.outcome is null loop

@@ -59,7 +59,7 @@ declare
     op settle_data.operation;
     undo settle_data.operation;
     answer settle.begin_operation_answer;
-    lock_id bigint := hashtextextended(begin_compensation.namespace || '/' || begin_compensation.key, 1);
+    lock_id bigint := hashtextextended(begin_compensation.namespace || chr(31) || begin_compensation.key, 1);
     now_at timestamptz;
 begin
     perform settle_data.check_operator(begin_compensation.operator, begin_compensation.reason);
@@ -75,6 +75,12 @@ begin
         where o.namespace = begin_compensation.namespace and o.key = begin_compensation.key;
         exit when found;
         perform settle_data.check_key(begin_compensation.key);
+        if current_setting('settle.running', true) like '%/' || lock_id || '/%' then
+            -- the handler of `run` asks for the undoing of its own operation, which is not done yet
+            answer.outcome := 'in_progress';
+            answer.status := 'running';
+            return answer;
+        end if;
         now_at := clock_timestamp();
         insert into settle_data.operation (namespace, key, status, token, revision, attempt_count, counter, created_at,
             finished_at, failure_code, operator, reason)

@@ -87,8 +87,15 @@ begin
                       and d.detail is not distinct from needs_approval.detail) then
         return false;
     end if;
-    perform settle_data.record_decision(needs_approval.op, 'approve ' || needs_approval.decision, needs_approval.operator,
+    -- The same approval by the same person again is no second one.
+    if not exists (select from settle_data.decision d
+                   where d.namespace = (needs_approval.op).namespace and d.key = (needs_approval.op).key
+                       and d.act = 'approve ' || needs_approval.decision and d.operator = needs_approval.operator
+                       and d.decided_at >= (needs_approval.op).open_since
+                       and d.detail is not distinct from needs_approval.detail) then
+        perform settle_data.record_decision(needs_approval.op, 'approve ' || needs_approval.decision, needs_approval.operator,
         needs_approval.reason, (needs_approval.op).status, needs_approval.detail);
+    end if;
     return true;
 end $$;
 revoke all on function settle_data.needs_approval(settle_data.operation, text, text, text, jsonb) from public;
@@ -147,7 +154,7 @@ returns settle.begin_operation_answer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     op settle_data.operation;
-    lock_id bigint := hashtextextended(begin_rerun.namespace || '/' || begin_rerun.key, 1);
+    lock_id bigint := hashtextextended(begin_rerun.namespace || chr(31) || begin_rerun.key, 1);
 begin
     perform settle_data.check_operator(begin_rerun.operator, begin_rerun.reason);
     perform settle_data.check_key(begin_rerun.key);

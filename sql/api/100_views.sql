@@ -80,9 +80,10 @@ grant select on settle.executions to settle_viewer;
 -- The manual queue: what is in review, and what is unknown with nothing that could look it up.
 create or replace view settle.reviews as
 select o.namespace, o.key, o.kind, coalesce(o.review_reason, 'unknown') as reason, o.open_since as since, o.status,
-    (select count(*) from settle_data.decision d
-     where d.namespace = o.namespace and d.key = o.key and d.act like 'approve %' and d.decided_at >= o.open_since)
-        as approvals,
+    (select coalesce(max(a.people), 0)
+     from (select count(distinct d.operator) as people from settle_data.decision d
+           where d.namespace = o.namespace and d.key = o.key and d.act like 'approve %' and d.decided_at >= o.open_since
+           group by d.act, d.detail) as a) as approvals,
     o.request, settle_data.last_error(o) as last_error, o.attempt_count, o.remote_ref
 from settle_data.operation o
 where o.open_since is not null

@@ -134,7 +134,7 @@ def test_a_definer_has_a_pinned_path_and_run_has_none(catalog):
     # that a column's type brings along.
     invokers = {name for name, in catalog(
         "select proname from pg_proc where pronamespace = 'settle'::regnamespace and not prosecdef")}
-    assert invokers == {"begin_operation", "run", "check_handler", "fence_guard", "refusal_code"}
+    assert invokers == {"begin_operation", "run", "check_handler", "fence_guard"}
 
 
 def test_every_function_answers_each_role_as_documented(catalog, database, connect):

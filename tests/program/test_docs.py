@@ -9,7 +9,7 @@ from conftest import ROOT
 from test_cli import every_command
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-INTERNAL = ("begin_locked", "check_handler", "handler_of", "is_sound_request", "refusal_code", "require_fence", "run_finish",
+INTERNAL = ("begin_locked", "check_handler", "handler_of", "is_sound_request", "require_fence", "run_finish",
             "run_record")
 INTERNAL_VIEWS = ("keys", "sql_handlers")
 

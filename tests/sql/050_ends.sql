@@ -163,3 +163,8 @@ select test.bad(replace('renew(''bad'', 1, LEASE)', 'LEASE', bad), 'lease', why)
 select test.bad('mark_sent(''bad'', 1, '''')', 'remote_ref', 'is empty');
 select test.bad('mark_sent(''bad'', 1, repeat(''r'', 512))', 'remote_ref', 'is 512 bytes long; the limit is 511');
 select test.ok('nothing changed', state = test.everything()) from test.before;
+
+-- A number of few bytes and many digits: the limit is of the text.
+select settle.begin_operation('digits', 'plain', '{}', lease => '1h');
+select test.same('completed', (settle.complete('digits', 1, result => (select jsonb_agg('1e130000'::jsonb) from generate_series(1, 10)))).outcome, 'completed');
+select test.ok('not stored', result is null and last_error ->> 'code' = 'RESULT_TOO_LARGE') from settle.operations where key = 'digits';

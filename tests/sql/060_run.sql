@@ -136,6 +136,24 @@ select test.invalid('null namespace', $$select settle.run('M', 'debit', '{}', nu
 select test.invalid('empty namespace', $$select settle.run('M', 'debit', '{}', '')$$, 'namespace', 'is empty');
 select test.same('nothing is there', (select count(*) from settle_data.operation where key like 'M%'), 0::bigint);
 
+-- The end of run, called by itself: it takes from the kind what is not the caller's to say.
+create function bank.echo_of(key text, request jsonb) returns jsonb language plpgsql as $$ begin return request; end $$;
+select settle.declare_kind('hidden', '{"effect":"local","secret":true,"handler":{"sql":"bank.echo_of"}}'), settle.declare_kind('open', '{"effect":"local","handler":{"sql":"bank.echo_of"}}');
+select test.invalid('of a secret kind', $$select settle.run_record('RR1', 'hidden', '{"pin":9}', 'default', now(), 1, '', '{}', null, null)$$, 'kind', 'has no such revision%');
+select test.invalid('of no such revision', $$select settle.run_record('RR1', 'open', '{}', 'default', now(), 999, '', '{}', null, null)$$, 'kind', 'has no such revision%');
+select test.invalid('of no kind', $$select settle.run_record('RR1', E'a\tb', '{}', 'default', now(), 1, '', '{}', null, null)$$, 'kind', 'has no such revision%');
+select test.same('nothing is there', (select count(*) from settle_data.operation where key = 'RR1'), 0::bigint);
+select test.same('never the mark of a compensation', (settle.run_record('RR2', 'open', '{}', 'default', 'infinity', 1, '', null, 'UNDONE_FIRST', null)).failure ->> 'code', 'REFUSED');
+select test.ok('nor a time to come', created_at <= clock_timestamp() and created_at >= transaction_timestamp() - interval '1 minute') from settle.operations where key = 'RR2';
+
+-- A handler that asks for the undoing of its own operation: that is not done yet.
+create function bank.undoes_itself(key text, request jsonb) returns jsonb language plpgsql as $$
+begin
+    return to_jsonb((settle.begin_compensation(key, 'ann', 'r')).outcome);
+end $$;
+select settle.declare_kind('undoes_itself', '{"effect":"local","handler":{"sql":"bank.undoes_itself"}}');
+select test.same('in progress', (settle.run('RR4', 'undoes_itself')).result, '"in_progress"'::jsonb);
+
 -- Results: null, any value, one that is too large; a reference in it.
 create function bank.echo(key text, request jsonb) returns jsonb language plpgsql as $$ begin return request -> 'answer'; end $$;
 select settle.declare_kind('echo', '{"effect":"local","handler":{"sql":"bank.echo"}}');

@@ -95,7 +95,7 @@ select test.same('not the same person twice', (settle.decide('T1', 'succeeded', 
 select test.same('not another decision', (settle.decide('T1', 'failed', 'bob', 'r')).outcome, 'approved');
 select test.same('not another reference', (settle.decide('T1', 'succeeded', 'bob', 'r', 'other')).outcome, 'approved');
 select test.same('the second', (settle.decide('T1', 'succeeded', 'bob', 'r', 'ref')).outcome || ' ' || test.status('T1'), 'done succeeded');
-select test.same('all of it', test.decisions('T1'), '[["approve succeeded","ann","review","review",{"result_ref":"ref"}],["approve succeeded","ann","review","review",{"result_ref":"ref"}],["approve failed","bob","review","review",null],
+select test.same('all of it', test.decisions('T1'), '[["approve succeeded","ann","review","review",{"result_ref":"ref"}],["approve failed","bob","review","review",null],
     ["approve succeeded","bob","review","review",{"result_ref":"other"}],["succeeded","bob","review","succeeded",{"result_ref":"ref"}]]'::jsonb);
 select test.same('rerun', (settle.rerun('T2', 'ann', 'r')).outcome || (settle.rerun('T2', 'ann', 'r')).outcome || (settle.decide('T2', 'rerun', 'bob', 'r')).outcome, 'approvedapproveddone');
 select test.same('cancel', (settle.cancel('T3', 'ann', 'r')).outcome || (settle.cancel('T3', 'ann', 'r')).outcome || (settle.decide('T3', 'cancelled', 'bob', 'r')).outcome, 'approvedapproveddone');
