@@ -29,7 +29,7 @@ revoke all on function settle_data.wait_for_row(text, text) from public;
 create or replace function settle_data.failure_of(op settle_data.operation)
 returns jsonb language sql stable as $$
     select case when (failure_of.op).failure_code is not null then
-        jsonb_build_object('code', (failure_of.op).failure_code, 'detail', (failure_of.op).failure_detail) end
+        pg_catalog.jsonb_build_object('code', (failure_of.op).failure_code, 'detail', (failure_of.op).failure_detail) end
 $$;
 revoke all on function settle_data.failure_of(settle_data.operation) from public;
 

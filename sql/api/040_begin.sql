@@ -270,7 +270,7 @@ begin
             and begin_operation.effect is null
         then case when pg_catalog.current_setting('transaction_read_only') <> 'off' then 'replayed'
             when case k.counter when 0 then pg_catalog.nextval('settle.duplicates_0'::regclass)
-                else pg_catalog.nextval(('settle.duplicates_' || k.counter)::regclass) end > 0 then 'replayed' end
+                else pg_catalog.nextval(('settle.duplicates_' || k.counter::text)::regclass) end > 0 then 'replayed' end
         else 'seen' end,
         null::bigint, k.execution_id, k.status, k.result_ref, k.result, k.failure, null::timestamptz, null::timestamptz,
         null::text, k.attempt_count

@@ -13,7 +13,7 @@ grant execute on function settle.schema_version()
 create or replace function settle_data.last_error(op settle_data.operation)
 returns jsonb language sql stable as $$
     select case when (last_error.op).error_code is not null or (last_error.op).error_class is not null then
-        jsonb_build_object('class', (last_error.op).error_class, 'code', (last_error.op).error_code,
+        pg_catalog.jsonb_build_object('class', (last_error.op).error_class, 'code', (last_error.op).error_code,
                            'message', (last_error.op).error_message) end
 $$;
 revoke all on function settle_data.last_error(settle_data.operation) from public;
@@ -43,9 +43,9 @@ grant select on settle.operations to settle_viewer;
 create or replace function settle_data.execution_error(class text, code text, message text, detail jsonb)
 returns jsonb language sql stable as $$
     select case when execution_error.code is not null or execution_error.class is not null then
-        jsonb_build_object('class', execution_error.class, 'code', execution_error.code,
+        pg_catalog.jsonb_build_object('class', execution_error.class, 'code', execution_error.code,
                            'message', execution_error.message)
-        || case when execution_error.detail is not null then jsonb_build_object('detail', execution_error.detail)
+        || case when execution_error.detail is not null then pg_catalog.jsonb_build_object('detail', execution_error.detail)
                 else '{}' end end
 $$;
 revoke all on function settle_data.execution_error(text, text, text, jsonb) from public;

@@ -289,8 +289,10 @@ Result<void> Connection::script(std::string_view sql, Deadline deadline) {
 }
 
 Result<void> Connection::begin(Deadline deadline) {
-    // READ COMMITTED by name: the database's default may be another. Both statements go in one round trip.
-    return script(fmt::format("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}",
+    // READ COMMITTED by name: the database's default may be another. So may its search_path, and there somebody may
+    // have made functions under the names of PostgreSQL's. All go in one round trip.
+    return script(fmt::format("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; "
+                              "SET LOCAL search_path = pg_catalog, pg_temp",
                               milliseconds{limits::lock_wait}.count()),
                   deadline);
 }
