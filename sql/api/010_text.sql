@@ -265,13 +265,24 @@ revoke all on function settle.digest(text, jsonb, text) from public;
 grant execute on function settle.digest(text, jsonb, text)
     to settle_app, settle_worker, settle_operator, settle_admin;
 
+-- One step further. A pointer of more than 1000 bytes is cut, with a mark that keeps it apart from others: each of a
+-- hundred thousand items under one long name would else repeat that name.
+create or replace function settle_data.pointer_to(pointer text, step text)
+returns text language sql immutable as $$
+    select case when octet_length(pointer_to.pointer) + octet_length(pointer_to.step) < 1000
+        then pointer_to.pointer || '/' || settle_data.pointer_step(pointer_to.step)
+        else left(pointer_to.pointer || '/' || settle_data.pointer_step(pointer_to.step), 200) || ' [settle: cut, sha256 '
+            || encode(sha256(convert_to(pointer_to.pointer || '/' || pointer_to.step, 'UTF8')), 'hex') || ']' end
+$$;
+revoke all on function settle_data.pointer_to(text, text) from public;
+
 -- Where two values differ, as JSON Pointers: at most twenty, the outermost place of each difference.
 create or replace function settle_data.differing_pointers(stored jsonb, given jsonb)
 returns jsonb language sql immutable as $$
     with recursive place (pointer, stored, given) as (
         select '', differing_pointers.stored, differing_pointers.given
         union all
-        select place.pointer || '/' || settle_data.pointer_step(child.step), child.stored, child.given
+        select settle_data.pointer_to(place.pointer, child.step), child.stored, child.given
         from place cross join lateral (
             select coalesce(s.key, g.key), s.value, g.value
             from jsonb_each(case when jsonb_typeof(place.stored) = 'object' then place.stored end) s

@@ -45,7 +45,7 @@ begin
         with recursive node (pointer, depth, value) as (
             select '', 1, document
             union all
-            select node.pointer || '/' || settle_data.pointer_step(child.step), node.depth + 1, child.value
+            select settle_data.pointer_to(node.pointer, child.step), node.depth + 1, child.value
             from node cross join lateral (
                 select m.key, m.value
                 from json_each(case when json_typeof(node.value) = 'object' then node.value end) as m

@@ -75,3 +75,13 @@ select test.refused(E'"a\tb"', 'is no JSON: Character with value 0x09 must be es
 select test.refused('"\x"', 'is no JSON:%');
 select test.refused('"\u12"', 'is no JSON:%');
 select test.invalid('null', 'select settle.parse_request(null)', 'request', 'is null; an empty one is {}');
+
+-- A long name over many items costs no more than the document weighs.
+set statement_timeout = '20s';
+select test.same('a long name over many items',
+    settle.parse_request('{"' || repeat('A', 50000) || '":[' || repeat('1,', 50000) || '1]}') -> repeat('A', 50000) -> 50000, '1');
+select test.refused('{"' || repeat('A', 2000) || '":[' || repeat('1,', 10) || '{"b":1,"c":2,"b":3}]}',
+    'member /A%A [settle: cut, sha256 %]/10/b is there more than once');
+select test.refused('{"' || repeat('A', 2000) || '":1,"' || repeat('A', 2000) || '":1}', 'member /A%A [settle: cut, sha256 %] is there more than once');
+select test.ok('names alike for long are two', settle.parse_request('{"' || repeat('A', 2000) || '":1,"' || repeat('A', 2001) || '":1}') is not null);
+reset statement_timeout;
