@@ -80,7 +80,7 @@ begin
                 select from jsonb_array_elements(check_member.value) as item
                 where jsonb_typeof(item) <> 'string' or not (item #>> '{}') = any (string_to_array(choices, '|')))
             then 'is no list of ' || replace(choices, '|', ', ') end
-        when 'integer' then case when number is null or number <> trunc(number)
+        when 'integer' then case when number is null or scale(number) > 0
             or number not between split_part(choices, '..', 1)::numeric and split_part(choices, '..', 2)::numeric
             then 'is no whole number from ' || replace(choices, '..', ' to ') end
         when 'number' then case when number is null

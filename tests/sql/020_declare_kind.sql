@@ -67,6 +67,8 @@ select test.refused(jsonb_build_object('effect', 'local', 'queue', repeat('q', 6
 select test.refused('{"effect":"local","compensation":{"kind":" undo"}}', 'compensation.kind');
 select test.refused('{"effect":"local","retry":{"max_attempts":0}}', 'retry.max_attempts', 'is no whole number from 1 to 1000000');
 select test.refused('{"effect":"local","retry":{"max_attempts":1.5}}', 'retry.max_attempts');
+-- 2.0 would be read as no integer by all that ends or takes over an operation of the kind
+select test.refused('{"effect":"local","retry":{"max_attempts":2.0}}', 'retry.max_attempts', 'is no whole number from 1 to 1000000');
 select test.refused('{"effect":"local","retry":{"max_attempts":"5"}}', 'retry.max_attempts');
 select test.refused('{"effect":"local","retry":{"max_attempts":1e30}}', 'retry.max_attempts');
 select test.refused('{"effect":"local","retry":{"budget":-0.1}}', 'retry.budget', 'is no number from 0 to 100');
