@@ -134,10 +134,13 @@ end $$;
 revoke all on function settle.complete(text, bigint, text, jsonb, text) from public;
 grant execute on function settle.complete(text, bigint, text, jsonb, text) to settle_app, settle_worker;
 
+-- The reference that a result brings along, made to fit the rules of references (255 bytes, no control characters): an
+-- answer must not fail because of its own spelling.
 create or replace function settle_data.reference_in(result jsonb)
 returns text language sql immutable as $$
-    select case when jsonb_typeof(reference_in.result -> 'result_ref') = 'string'
-        then left(reference_in.result ->> 'result_ref', 255) end
+    select case when jsonb_typeof(reference_in.result -> 'result_ref') = 'string' then nullif(btrim(left(
+        regexp_replace(reference_in.result ->> 'result_ref', E'[\u0001-\u001F\u007F-\u009F]', ' ', 'g'),
+        case when octet_length(left(reference_in.result ->> 'result_ref', 255)) <= 255 then 255 else 63 end)), '') end
 $$;
 revoke all on function settle_data.reference_in(jsonb) from public;
 

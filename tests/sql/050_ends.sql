@@ -168,3 +168,9 @@ select test.ok('nothing changed', state = test.everything()) from test.before;
 select settle.begin_operation('digits', 'plain', '{}', lease => '1h');
 select test.same('completed', (settle.complete('digits', 1, result => (select jsonb_agg('1e130000'::jsonb) from generate_series(1, 10)))).outcome, 'completed');
 select test.ok('not stored', result is null and last_error ->> 'code' = 'RESULT_TOO_LARGE') from settle.operations where key = 'digits';
+
+-- A reference that a result brings along is made to fit.
+select settle.begin_operation('spelt', 'plain', '{}', lease => '1h'), settle.begin_operation('wide', 'plain', '{}', lease => '1h');
+select settle.complete('spelt', 1, result => jsonb_build_object('result_ref', E' a\u001b[31m\nb ')), settle.complete('wide', 1, result => jsonb_build_object('result_ref', repeat('é', 255)));
+select test.same('no control characters', result_ref, 'a [31m b') from settle.operations where key = 'spelt';
+select test.same('at most 255 bytes', result_ref, repeat('é', 63)) from settle.operations where key = 'wide';
