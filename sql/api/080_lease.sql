@@ -161,6 +161,7 @@ begin
                     when (stale_token.current).token is distinct from stale_token.token
                         then ' is not the current one: ' || (stale_token.current).holder || ' holds token '
                              || (stale_token.current).token
+                    when (stale_token.current).released_at is not null then ' was released'
                     else ' has lapsed' end,
         detail = jsonb_build_object('code', 'STALE_TOKEN', 'namespace', stale_token.namespace,
             'resource', stale_token.resource, 'token', stale_token.token, 'current_token', (stale_token.current).token,

@@ -40,7 +40,7 @@ select test.stale('lapsed, not taken over', $$select settle.check_fence('res:a',
 select settle.acquire_lease('res:a', 'w2', '1h');
 select test.stale('taken over', $$select settle.check_fence('res:a', 1)$$, 'token 1 of res:a is not the current one: w2 holds token 2');
 select settle.release_lease('res:a', 'w2', 2);
-select test.stale('released', $$select settle.check_fence('res:a', 2)$$, 'token 2 of res:a has lapsed');
+select test.stale('released', $$select settle.check_fence('res:a', 2)$$, 'token 2 of res:a was released');
 select settle.acquire_lease('res:a', 'w1', '1h');
 
 -- The guard, with a literal, before each statement.
