@@ -34,7 +34,7 @@ std::string note(const store::ListedOperation& operation) {
     if (operation.failure_code) {
         return excerpt(*operation.failure_code, note_bytes);
     }
-    if (operation.error_code) {
+    if (operation.error_code && operation.status != "succeeded") {
         return excerpt(fmt::format("{}: {}", *operation.error_code, operation.error_message.value_or("")), note_bytes);
     }
     return operation.result_ref ? excerpt(*operation.result_ref, note_bytes) : std::string{};

@@ -294,7 +294,10 @@ def test_trace_tells_the_whole_story_in_order(begin, settle, psql, database):
     begin("K", kind="pay", trigger="schedule", owner="cron")
     begin("K", "mark_sent", token=2, remote_ref="bank/K")
     begin("K", "fail", token=2, error_class="unknown", code="NO_ANSWER", message="the line broke")
+    assert "NO_ANSWER: the line broke" in settle("--db", database, "list").stdout
     begin("K", "decide", decision="succeeded", operator="ann", reason="seen at the bank", result_ref="bank row 5")
+    listed = settle("--db", database, "list").stdout
+    assert "bank row 5" in listed and "NO_ANSWER" not in listed
     begin("K", "rerun", operator="bob", reason="did not look")
     begin("K", kind="pay", request='{"other": 1}', trigger="manual", owner="bob")
     begin("K", "begin_compensation", operator="cy", reason="wrong customer", lease="1 minute", owner="desk")
