@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "base/text.hpp"
+#include "cli/plain.hpp"
 #include "cli/wording.hpp"
 #include "handler/command_result.hpp"
 
@@ -134,8 +135,7 @@ int replay(const Context& context, ExecDocument document, const store::BeginAnsw
 std::string how_to_settle(const Context& context, const std::string& key) {
     return fmt::format(
         "look what it did, then settle it with `{}`",
-        settle_line(context, fmt::format("review decide {} --as succeeded|failed|rerun --operator NAME --reason TEXT",
-                                         shell_word(key))));
+        command_line(context, "review decide", key, "--as succeeded|failed|rerun --operator NAME --reason TEXT"));
 }
 
 int answer(const Context& context, const ExecDocument& document) {

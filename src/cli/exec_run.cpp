@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "cli/exec_answer.hpp"
+#include "cli/plain.hpp"
 #include "cli/wording.hpp"
 #include "handler/command_result.hpp"
 #include "handler/guarded_command.hpp"
@@ -232,9 +233,9 @@ int ExecRun::give_up(std::string code, std::string why, int exit_status) {
 
 int ExecRun::lease_was_lost(const std::string& what) {
     document_.outcome = "lost";
-    return verdict(Code::stale_token, fmt::format("{}: the lease was lost; {}, and its end was not recorded: see `{}`",
-                                                  holding_.operation.key, what,
-                                                  settle_line(context_, "show " + shell_word(holding_.operation.key))));
+    return verdict(Code::stale_token,
+                   fmt::format("{}: the lease was lost; {}, and its end was not recorded: see `{}`",
+                               holding_.operation.key, what, command_line(context_, "show", holding_.operation.key)));
 }
 
 int ExecRun::not_recorded(const Meaning& meaning, const Error& error) {

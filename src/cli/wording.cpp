@@ -54,13 +54,6 @@ std::string rfc3339(std::chrono::system_clock::time_point time) {
                        (milliseconds - seconds).count());
 }
 
-std::string settle_line(const Context& context, std::string_view arguments) {
-    if (context.name_space == "default") {
-        return fmt::format("settle {}", arguments);
-    }
-    return fmt::format("settle --namespace {} {}", shell_word(context.name_space), arguments);
-}
-
 std::string outside_name(const Context& context, std::string_view name) {
     return context.name_space == "default" ? std::string{name} : fmt::format("{}/{}", context.name_space, name);
 }

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "cli/context.hpp"
-#include "cli/plain.hpp"
 
 namespace settle::cli {
 
@@ -21,9 +20,6 @@ void write_bytes(int descriptor, std::string_view bytes);
 // A timestamp of the database in RFC 3339: "2026-03-01 10:00:00.5+00" is "2026-03-01T10:00:00.5Z".
 std::string rfc3339(std::string_view timestamp);
 std::string rfc3339(std::chrono::system_clock::time_point time);
-
-// "settle review decide K": with the namespace where it is not the default one.
-std::string settle_line(const Context& context, std::string_view arguments);
 
 // The key or resource as the outside sees it: with the namespace before it where that is not the default one.
 std::string outside_name(const Context& context, std::string_view name);
