@@ -203,7 +203,7 @@ def test_hostile_keys_stay_on_their_line(run):
     assert run(key, "kill -KILL $$").code == 105
     answer = run(key, "exit 0")
     assert answer.code == 105 and answer.stderr.count("\n") == 1 and "‮" not in answer.stderr
-    assert "review decide 'it'\\''s $(touch x)" in answer.stderr
+    assert "review decide $'it\\'s $(touch x) \\u202e" in answer.stderr
 
 
 def test_a_killed_command_is_unknown_and_never_run_again(run):
