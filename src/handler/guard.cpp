@@ -14,6 +14,7 @@
 
 #include "handler/guard_protocol.hpp"
 #include "handler/process_tree.hpp"
+#include "handler/signal_gate.hpp"
 
 namespace settle::handler {
 namespace {
@@ -249,8 +250,7 @@ void Guard::take_orders() noexcept {
             begin_stop(StopReason::told);
             break;
         case Order::Kind::signal:
-            interrupted_ = interrupted_ || order.signal == SIGINT || order.signal == SIGTERM ||
-                           order.signal == SIGQUIT || order.signal == SIGHUP;
+            interrupted_ = interrupted_ || asks_to_end(order.signal);
             if (!ended_) {
                 signal_group(order.signal);
             }
@@ -305,7 +305,12 @@ void Guard::command_ended() noexcept {
         kill_everything();  // the operation is over with its command: nothing of it may act on
         return;
     }
-    // The rest of the group has been signalled too and may still be tidying up: a shell often dies before its program.
+    // The rest of the group was asked too and may still be tidying up: a shell often dies before its program. A signal
+    // that struck the command alone is followed by the request.
+    if (reason_ == StopReason::none && !interrupted_ && !asks_to_end(end_.si_status)) {
+        signal_group(SIGTERM);
+        signal_group(SIGCONT);
+    }
     kill_at_ = std::min(kill_at_.value_or(BootClock::time_point::max()), BootClock::now() + plan_.grace);
 }
 

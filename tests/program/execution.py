@@ -79,6 +79,7 @@ class Exec:
         self.settle = settle
         self.database = database
         self.directory = str(directory)
+        self.namespace = "default"
 
     def file(self, name):
         return os.path.join(self.directory, name)
@@ -86,7 +87,7 @@ class Exec:
     def arguments(self, key, script, *options):
         before = [option for option in options if option == "--json"]
         after = [option for option in options if option != "--json"]
-        return ["--db", self.database, *before, "exec", "--key", key, *after, "--", "sh", "-c", script, "sh",
+        return ["--db", self.database, "--namespace", self.namespace, *before, "exec", "--key", key, *after, "--", "sh", "-c", script, "sh",
                 self.directory]
 
     def __call__(self, key, script, *options, **named):
@@ -102,7 +103,7 @@ class Exec:
         return done.returncode, done.stdout, done.stderr
 
     def show(self, key):
-        answer = self.settle("--db", self.database, "--json", "show", key)
+        answer = self.settle("--db", self.database, "--namespace", self.namespace, "--json", "show", key)
         assert answer.code == 0, answer
         return answer.json()
 
