@@ -238,6 +238,7 @@ bool GuardedCommand::take_report() {
             command_ = report.pid;
             break;
         case Report::Kind::started:
+            started_ = true;
             break;
         case Report::Kind::not_started:
             end_.how = CommandEnd::How::not_started;
@@ -323,8 +324,9 @@ void GuardedCommand::guard_lost() {
         waitid(P_PID, static_cast<id_t>(command_), &end, WEXITED | WNOHANG) != 0 || end.si_pid == 0) {
         return;
     }
-    // A command that had ended by itself before has a status as good as any; one killed here has none.
-    if (end.si_code == CLD_EXITED && end_.stopped == StopReason::none) {
+    // A command that had ended by itself before has a status as good as any; one killed here has none, and a process
+    // that had not yet become the command ends with a status that is not the command's.
+    if (started_ && end.si_code == CLD_EXITED && end_.stopped == StopReason::none) {
         end_.how = CommandEnd::How::exited;
         end_.value = end.si_status;
     }

@@ -88,6 +88,7 @@ private:
     pid_t guard_ = 0;
     pid_t command_ = 0;  // also the number of its process group
     bool terminal_given_ = false;
+    bool started_ = false;
     bool guard_gone_ = false;
     bool ended_ = false;
     std::atomic<BootClock::time_point> kill_at_;

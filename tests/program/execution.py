@@ -25,7 +25,7 @@ def read(path):
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 
@@ -87,7 +87,8 @@ class Exec:
     def arguments(self, key, script, *options):
         before = [option for option in options if option == "--json"]
         after = [option for option in options if option != "--json"]
-        return ["--db", self.database, "--namespace", self.namespace, *before, "exec", "--key", key, *after, "--", "sh", "-c", script, "sh",
+        place = ["--db", self.database] if self.database else []  # else the private server of SETTLE_HOME
+        return [*place, "--namespace", self.namespace, *before, "exec", "--key", key, *after, "--", "sh", "-c", script, "sh",
                 self.directory]
 
     def __call__(self, key, script, *options, **named):
