@@ -183,9 +183,13 @@ def test_a_holder_that_wakes_in_time_still_reports(run):
     first = run.spawn("k", f"echo $$ > $1/first; while ! [ -e $1/go ]; do {STEP}; done; echo fine",
                       "--repeatable", "--lease", "20s")
     command = pid_in(run.file("first"))
+    guard = guard_of(first.pid)
     os.kill(first.pid, signal.SIGSTOP)
     touch(run.file("go"))
-    wait_for(lambda: not runs(command), "the command's end")
+    wait_for(lambda: not runs(command) and not runs(guard), "the command's and the guard's end")
+    # Until the program has taken note of it, its number stays taken: a signal to its group can meet no stranger.
+    state, parent = read(f"/proc/{command}/stat").rpartition(")")[2].split()[:2]
+    assert state == "Z" and int(parent) == first.pid
     os.kill(first.pid, signal.SIGCONT)
     answer = run.settle.finish(first)
     assert (answer.code, answer.stdout) == (0, "fine\n")
