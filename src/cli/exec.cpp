@@ -5,6 +5,7 @@
 #include "cli/commands.hpp"
 #include "cli/exec_answer.hpp"
 #include "cli/exec_run.hpp"
+#include "cli/plain.hpp"
 #include "cli/wording.hpp"
 #include "domain/json_text.hpp"
 #include "handler/command_path.hpp"
@@ -80,6 +81,18 @@ int not_usable(const Context& context, const handler::CommandNotUsable& problem)
     return problem.exit_status;
 }
 
+// The database had not said whether the operation was begun. If it was, its lease lapses by itself.
+int interrupted(const Context& context, const std::string& key, int signal) {
+    constexpr int signal_status = 128;
+    ExecDocument document;
+    document.outcome = "not_started";
+    document.key = key;
+    document.exit_status = signal_status + signal;
+    warn(fmt::format("{}: interrupted by {} while the database did not answer; nothing was run: see `{}`", key,
+                     handler::signal_name(signal), command_line(context, "show", key)));
+    return answer(context, document);
+}
+
 }  // namespace
 
 int exec_command(const Context& context, const ExecOptions& options) {
@@ -99,9 +112,12 @@ int exec_command(const Context& context, const ExecOptions& options) {
     // From here on a signal must not fall between the record and the command.
     handler::SignalGate signals;
     const auto database = std::make_shared<Reconnecting>(context, std::move(*connection));
-    const auto begun = begin_execution(*database, request_of(options, *plan));
+    const auto begun = begin_execution(*database, request_of(options, *plan), signals);
     if (!begun) {
         return report(context, begun.error());
+    }
+    if (begun->interrupted_by != 0) {
+        return interrupted(context, options.key, begun->interrupted_by);
     }
     if (begun->answer.outcome != "started") {
         return answer_repeat(context, options.key, begun->answer);

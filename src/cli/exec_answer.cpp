@@ -140,14 +140,14 @@ std::string how_to_settle(const Context& context, const std::string& key) {
 
 int answer(const Context& context, const ExecDocument& document) {
     if (context.json) {
-        print(fmt::format(
+        print(safe_json(fmt::format(
             R"({{"outcome":{},"key":{},"namespace":{},"status":{},"token":{},"execution_id":{},"exit_status":{},)"
             R"("result":{},"failure":{},"holder":{},"lease_until":{},"next_attempt_at":{},"error":{}}})",
             json_string(document.outcome), json_string(document.key), json_string(context.name_space),
             document.status.empty() ? "null" : json_string(document.status), json_or_null(document.token),
             json_or_null(document.execution_id), json_or_null(document.exit_status), raw_or_null(document.result),
             raw_or_null(document.failure), json_or_null(document.holder), instant_or_null(document.lease_until),
-            instant_or_null(document.next_attempt_at), error_or_null(document.error)));
+            instant_or_null(document.next_attempt_at), error_or_null(document.error))));
     }
     if (document.error) {
         warn(describe(*document.error));

@@ -1,7 +1,5 @@
 #include "cli/execution.hpp"
 
-#include <poll.h>
-
 #include "base/limits.hpp"
 #include "store/sql_text.hpp"
 
@@ -44,7 +42,7 @@ Result<BegunExecution> begin_once(pg::Connection& connection, const ExecutionReq
         if (!answer) {
             return std::unexpected{answer.error()};
         }
-        BegunExecution begun{.answer = std::move(*answer), .opaque = false, .sent_at = {}};
+        BegunExecution begun{.answer = std::move(*answer), .opaque = false, .sent_at = {}, .interrupted_by = 0};
         if (begun.answer.outcome != "started") {
             return begun;
         }
@@ -70,7 +68,8 @@ Result<BegunExecution> begin_once(pg::Connection& connection, const ExecutionReq
 
 }  // namespace
 
-Result<BegunExecution> begin_execution(Reconnecting& database, const ExecutionRequest& request) {
+Result<BegunExecution> begin_execution(Reconnecting& database, const ExecutionRequest& request,
+                                       handler::SignalGate& signals) {
     const auto first_sent_at = BootClock::now();
     const Deadline deadline = Deadline::in(begin_wait);
     Backoff backoff;
@@ -100,7 +99,10 @@ Result<BegunExecution> begin_execution(Reconnecting& database, const ExecutionRe
             return begun;
         }
         maybe_begun = true;
-        poll(nullptr, 0, static_cast<int>(backoff.next().count()));
+        signals.wait(backoff.next());
+        if (const auto signal = signals.take(); signal && handler::asks_to_end(*signal)) {
+            return BegunExecution{.answer = {}, .opaque = false, .sent_at = {}, .interrupted_by = *signal};
+        }
     }
 }
 

@@ -27,11 +27,13 @@ struct BegunExecution {
     store::BeginAnswer answer;  // `started`, also where an earlier answer that said so was lost
     bool opaque = false;        // a holder that vanishes from now on leaves it unknown
     BootClock::time_point sent_at;
+    int interrupted_by = 0;  // a signal that ended the wait for an answer; nothing else is known then
 };
 
 // In one transaction: begins the operation and, where its effect is opaque, marks it as sent. Where the answer is lost,
-// asks again under the same owner, so that its own lease is known for its own.
-Result<BegunExecution> begin_execution(Reconnecting& database, const ExecutionRequest& request);
+// asks again under the same owner, so that its own lease is known for its own. A signal that asks to end ends that.
+Result<BegunExecution> begin_execution(Reconnecting& database, const ExecutionRequest& request,
+                                       handler::SignalGate& signals);
 
 // Who holds what, for every later call.
 struct Holding {

@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/lease_hold.hpp"
+#include "cli/plain.hpp"
 #include "cli/wording.hpp"
 #include "store/lease.hpp"
 #include "store/sql_text.hpp"
@@ -60,9 +61,10 @@ Result<Wanted> checked(const Context& context, const LeaseOptions& options) {
 
 void print_document(const Context& context, const LeaseOptions& options, const store::LeaseAnswer& answer) {
     const auto until = answer.lease_until ? std::optional{rfc3339(*answer.lease_until)} : std::nullopt;
-    print(fmt::format(R"({{"outcome":{},"namespace":{},"resource":{},"token":{},"holder":{},"lease_until":{}}})",
-                      json_string(answer.outcome), json_string(context.name_space), json_string(options.resource),
-                      json_or_null(answer.token), json_or_null(answer.holder), json_or_null(until)));
+    print(safe_json(
+        fmt::format(R"({{"outcome":{},"namespace":{},"resource":{},"token":{},"holder":{},"lease_until":{}}})",
+                    json_string(answer.outcome), json_string(context.name_space), json_string(options.resource),
+                    json_or_null(answer.token), json_or_null(answer.holder), json_or_null(until))));
 }
 
 std::string whose_it_is(const store::LeaseAnswer& answer) {
@@ -130,13 +132,13 @@ int show(const Context& context, const LeaseOptions& options, pg::Connection& co
         print(show_line(*rows, options.resource));
         return 0;
     }
-    print(fmt::format(
+    print(safe_json(fmt::format(
         R"({{"namespace":{},"resource":{},"token":{},"holder":{},"lease_until":{},"state":{},"granted_at":{},)"
         R"("released_at":{}}})",
         json_string(context.name_space), json_string(options.resource), rows->require(0, "token"),
         json_or_null(rows->text(0, "holder")), json_or_null(rows->text(0, "lease_until")),
         json_string(rows->require(0, "state")), json_or_null(rows->text(0, "granted_at")),
-        json_or_null(rows->text(0, "released_at"))));
+        json_or_null(rows->text(0, "released_at")))));
     return 0;
 }
 

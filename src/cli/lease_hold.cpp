@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "base/trust_window.hpp"
+#include "cli/plain.hpp"
 #include "cli/reconnecting.hpp"
 #include "cli/wording.hpp"
 #include "engine/heartbeat.hpp"
@@ -46,11 +47,11 @@ struct HoldDocument {
 int answer(const Context& context, const std::string& resource, const HoldDocument& document) {
     if (context.json) {
         const auto until = document.lease_until ? std::optional{rfc3339(*document.lease_until)} : std::nullopt;
-        print(fmt::format(
+        print(safe_json(fmt::format(
             R"({{"outcome":{},"namespace":{},"resource":{},"token":{},"holder":{},"lease_until":{},"exit_status":{}}})",
             json_string(document.outcome), json_string(context.name_space), json_string(resource),
             json_or_null(document.token), json_or_null(document.holder), json_or_null(until),
-            json_or_null(document.exit_status)));
+            json_or_null(document.exit_status))));
     }
     if (document.outcome == "lost") {
         return info(Code::stale_token).exit_status;

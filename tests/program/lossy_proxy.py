@@ -14,6 +14,7 @@ class LossyProxy:
         self.target = os.path.join(server_directory, ".s.PGSQL.5432")
         self.text, self.after = text, after
         self.losses = 0
+        self.on_loss = lambda: None  # what else happens before the connection ends
         self.lock = threading.Lock()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(os.path.join(directory, ".s.PGSQL.5432"))
@@ -51,6 +52,7 @@ class LossyProxy:
                 if not message:
                     break
                 if self._lose_now(message):
+                    self.on_loss()
                     if self.after:
                         losing.set()
                         server.sendall(message)

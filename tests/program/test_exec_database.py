@@ -2,7 +2,9 @@
 
 import os
 import re
+import signal
 import time
+from urllib.parse import unquote
 
 import pytest
 
@@ -137,3 +139,24 @@ def test_a_lost_answer_to_a_failure_is_no_other_answer(settle, database, tmp_pat
     assert proxy.losses == 1
     assert answer.code == code and "killed by SIGKILL" in answer.stderr
     assert Exec(settle, database, tmp_path).show("k")["attempt_count"] == 1
+
+
+def test_a_signal_ends_the_wait_for_a_beginning(named, settle, db, wait_until, tmp_path):
+    with support.temporary_directory("settle-proxy.") as directory:
+        server = re.search("host=([^&]+)", named.database)[1]
+        proxy = LossyProxy(directory, unquote(server), b"settle.begin_operation(", False)
+        execs = Exec(settle, re.sub("host=[^&]+", "host=" + directory, named.database), tmp_path)
+        proxy.on_loss = lambda: kill_server(db, wait_until)
+        process = execs.spawn("k", "touch $1/effect")
+        wait_for(lambda: proxy.losses, "the loss of the beginning")
+
+        def told_to_end():
+            process.send_signal(signal.SIGINT)  # again and again: the first may come before the wait
+            return process.poll() is not None
+        wait_for(told_to_end, "the program's end")
+        proxy.close()
+    answer = settle.finish(process)
+    assert answer.code == 130 and "nothing was run" in answer.stderr and answer.stderr.count("\n") == 1
+    assert not os.path.exists(execs.file("effect"))
+    up(db)
+    assert named("k", "echo fine").stdout == "fine\n"
